@@ -1,5 +1,6 @@
 // The batch is data: what one forward step computes.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
