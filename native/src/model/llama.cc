@@ -1,0 +1,30 @@
+// Llama 3.x, SmolLM2 and Mistral: pre-norm attention and SwiGLU.
+#include "model/common_config.h"
+
+namespace vllm {
+namespace {
+
+void set_window(ModelSpec& spec, int64_t window) {
+  for (LayerSpec& layer : spec.layers) layer.window = static_cast<int>(window);
+}
+
+void read_hf(const Fields& config, const Checkpoint&, ModelSpec& spec) {
+  read_hf_common(config, false, spec);
+  spec.ropes = {read_hf_rope(config, spec.head_dim)};
+  set_window(spec, config.integer_or("sliding_window", 0, 0, 1 << 30));
+}
+
+void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
+  read_gguf_common(arch, checkpoint, spec);
+  if (arch.integer_or("expert_count", 0, 0, 1 << 20) > 0) arch.fail("expert_count", "0: mixtures of experts are not served");
+  RopeSpec rope = read_gguf_rope(arch, checkpoint, spec.head_dim);
+  rope.interleaved = true;  // the file's q and k rows are permuted for it
+  spec.ropes = {rope};
+  set_window(spec, arch.integer_or("attention.sliding_window", 0, 0, 1 << 30));
+}
+
+}  // namespace
+
+const Architecture llama_architecture{{"LlamaForCausalLM", "MistralForCausalLM"}, "llama", read_hf, read_gguf};
+
+}  // namespace vllm

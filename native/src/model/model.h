@@ -1,0 +1,54 @@
+// The one forward pass: a ModelSpec with its weights on a device.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/model_spec.h"
+#include "weights/checkpoint.h"
+
+namespace vllm {
+
+class Model {
+ public:
+  /// Reads the spec, binds every tensor and packs it on the device. Throws Error(ModelLoad) naming tensors that are missing,
+  /// of the wrong shape or not understood. The device must outlive the model.
+  static std::unique_ptr<Model> load(const Checkpoint& checkpoint, Device& device);
+  ~Model();
+
+  const ModelSpec& spec() const { return spec_; }
+  std::vector<KvLayerSpec> kv_layers() const;
+  size_t weight_bytes() const { return weight_bytes_; }
+  /// Device memory of the activations of a step of `rows` rows, `logit_rows` of them with logits.
+  size_t workspace_bytes(int rows, int logit_rows) const;
+  size_t workspace_bytes() const;  // held now
+
+  /// Computes a step: stores keys and values of all rows, and the logits of the rows that need them.
+  void forward(const StepBatch& batch, KvCache& cache);
+  /// Of the last forward(): row i belongs to batch.logit_rows[i]; [vocab], may be overwritten until the next forward().
+  std::span<float> logits(int i);
+
+ private:
+  struct Norm;
+  struct Linear;
+  struct Layer;
+  struct Workspace;
+  class Binder;
+
+  Model(ModelSpec spec, Device& device);
+  void reserve(int rows, int logit_rows);
+  void forward_rows(const StepBatch& batch, KvCache& cache, int first_logit);
+  void normalise(const Tensor& x, const Norm& norm, bool accumulate, const Tensor& out);
+
+  ModelSpec spec_;
+  Device& device_;
+  std::unique_ptr<DeviceWeight> embedding_;
+  std::unique_ptr<DeviceWeight> output_;  // null when tied
+  std::unique_ptr<Norm> output_norm_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<Workspace> workspace_;
+  std::vector<float> host_logits_;  // for devices whose memory the host cannot read
+  size_t weight_bytes_ = 0;
+};
+
+}  // namespace vllm

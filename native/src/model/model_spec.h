@@ -1,0 +1,46 @@
+// A model as plain data: what the one forward pass needs to know about an architecture.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace vllm {
+
+struct LayerSpec {
+  int window = 0;  // sliding window in tokens; 0: full attention
+  int rope = 0;    // index into ModelSpec::ropes
+};
+
+/// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the layer number.
+/// An empty name is a part the architecture does not have.
+struct WeightNames {
+  std::string embedding, output_norm, output;
+  std::string attn_norm, q, k, v, o, q_norm, k_norm, post_attn_norm;
+  std::string mlp_norm, gate, up, down, post_mlp_norm;
+};
+
+struct ModelSpec {
+  std::string architecture;
+  int hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int intermediate = 0;
+  int vocab = 0;         // rows of the output matrix
+  int max_position = 0;  // longest sequence, in tokens
+  float norm_eps = 0;
+  float attention_scale = 0;
+  float embedding_scale = 1;
+  float logit_softcap = 0;
+  Activation activation = Activation::Silu;
+  bool tied_embeddings = false;  // the output matrix is the embedding
+  bool norm_adds_one = false;    // norms multiply by 1 + w
+  bool needs_qkv_bias = false;
+  std::vector<RopeSpec> ropes;
+  std::vector<LayerSpec> layers;
+  WeightNames names;
+  std::vector<std::string> ignored_prefixes;  // tensors of parts that are not served (a vision tower)
+};
+
+}  // namespace vllm
