@@ -50,7 +50,7 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine *engine, const char *request_js
  *                            "tokens_per_second", "prompt_tokens_per_second"}
  *   {"query": "memory"}  -> {"weights", "kv_cache", "workspace"} in bytes
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size", "block_size",
- *                            "num_blocks", "max_num_seqs", "max_num_batched_tokens", "prefix_caching", "chat_template"}
+ *                            "num_blocks", "max_num_seqs", "max_num_batched_tokens", "prefix_caching"}
  * An unknown query is VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
 VLLM_API vllm_status vllm_ext_query(vllm_engine *engine, const char *request_json, char **out_json);
 

@@ -1,0 +1,300 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "base/error.h"
+
+namespace vllm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+bool contains(const std::vector<int32_t>& ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+
+}  // namespace
+
+/// A request between submission and its last delta.
+struct Engine::Live {
+  Live(std::unique_ptr<Request> r, const Tokenizer& tokenizer)
+      : owned(std::move(r)),
+        request(owned.get()),
+        stream(std::make_shared<Stream>()),
+        detokenizer(tokenizer, request->sampling.skip_special),
+        stops(request->sampling.stop, request->sampling.include_stop) {}
+
+  std::unique_ptr<Request> owned;  // until the scheduler has it
+  Request* request;
+  std::shared_ptr<Stream> stream;
+  Detokenizer detokenizer;
+  StopMatcher stops;
+  Clock::time_point submitted = Clock::now(), started, first_token, last_token;
+  bool running = false;
+
+  /// Text that may be shown after `text` was generated; the last call of a request has `at_end`.
+  std::string show(std::string text, bool at_end) {
+    if (at_end) text += detokenizer.finish();
+    // Stop strings count beyond min_tokens only.
+    if (request->num_output() > request->sampling.min_tokens || request->sampling.min_tokens == 0) text = stops.add(text);
+    if (at_end && stops.matched() < 0) text += stops.finish();
+    return text;
+  }
+
+  void count(Delta& delta) const {
+    delta.prompt_tokens = request->num_prompt;
+    delta.cached_tokens = request->num_cached;
+    delta.completion_tokens = request->num_output();
+    if (!running) return;
+    delta.timings.queue_ms = milliseconds(submitted, started);
+    if (request->num_output() == 0) return;
+    delta.timings.prompt_ms = milliseconds(started, first_token);
+    delta.timings.generation_ms = milliseconds(first_token, last_token);
+  }
+};
+
+Engine::Engine() = default;
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
+  const auto prompt = static_cast<int64_t>(in.prompt.size());
+  if (prompt == 0) fail_argument("the prompt has no tokens, needed is at least one");
+  for (size_t i = 0; i < in.prompt.size(); ++i)
+    if (in.prompt[i] < 0 || in.prompt[i] >= info_.vocab_size)
+      fail_argument("prompt token %zu is %d, needed is an id from 0 to %d", i, in.prompt[i], info_.vocab_size - 1);
+  if (prompt >= info_.max_model_len)
+    fail_argument("context_length_exceeded: the prompt has %lld tokens and the context %d, of which one is for the answer",
+                  static_cast<long long>(prompt), info_.max_model_len);
+  in.sampling.validate_and_normalise(info_.vocab_size);
+
+  auto request = std::make_unique<Request>();
+  request->priority = in.priority;
+  request->sampling = std::move(in.sampling);
+  request->seed = request->sampling.seed ? static_cast<uint64_t>(*request->sampling.seed) : random_seed();
+  const int64_t room = info_.max_model_len - prompt;
+  request->max_output = request->sampling.max_tokens > 0 ? std::min(request->sampling.max_tokens, room) : room;
+  request->tokens = std::move(in.prompt);
+  request->num_prompt = static_cast<int>(prompt);
+  request->sampler = std::make_unique<SamplerState>(request->tokens);
+  auto live = std::make_unique<Live>(std::move(request), *tokenizer_);
+  std::shared_ptr<Stream> stream = live->stream;
+  {
+    const std::lock_guard lock(mutex_);
+    live->request->id = next_id_++;
+    inbox_.push_back(std::move(live));
+  }
+  wake_.notify_one();
+  return stream;
+}
+
+void Engine::cancel(Stream& stream) {
+  stream.request_cancel();
+  {
+    const std::lock_guard lock(mutex_);
+    cancel_pending_ = true;
+  }
+  wake_.notify_one();
+}
+
+EngineMetrics Engine::metrics() const {
+  const std::lock_guard lock(mutex_);
+  EngineMetrics out = metrics_;
+  out.waiting += static_cast<int>(inbox_.size());
+  return out;
+}
+
+EngineMemory Engine::memory() const {
+  const std::lock_guard lock(mutex_);
+  return {model_->weight_bytes(), kv_cache_->bytes, workspace_bytes_};
+}
+
+void Engine::publish_metrics() {
+  totals_.running = scheduler_->num_running();
+  totals_.waiting = scheduler_->num_waiting();
+  totals_.blocks_total = scheduler_->pool().total();
+  totals_.blocks_free = scheduler_->pool().available();
+  totals_.preemptions = scheduler_->preemptions();
+  const std::lock_guard lock(mutex_);
+  metrics_ = totals_;
+  workspace_bytes_ = model_->workspace_bytes();
+}
+
+void Engine::run() {
+  while (take_inbox()) {
+    try {
+      abort_cancelled();
+      run_step();
+    } catch (const Error& error) {
+      fail_all(error);
+    } catch (const std::exception& error) {
+      fail_all(Error(Status::Runtime, std::string("a step failed: ") + error.what()));
+    }
+    publish_metrics();
+  }
+  fail_all(Error(Status::Runtime, "the model was unloaded while the request ran"));
+}
+
+/// Waits for work and takes in new requests; false when the engine stops.
+bool Engine::take_inbox() {
+  std::vector<std::unique_ptr<Live>> arrived;
+  bool stopping = false;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return stopping_ || cancel_pending_ || !inbox_.empty() || !scheduler_->idle(); });
+    arrived.swap(inbox_);
+    stopping = stopping_;
+  }
+  for (auto& live : arrived) start(std::move(live));
+  return !stopping;
+}
+
+void Engine::start(std::unique_ptr<Live> live) {
+  const Request* key = live->request;
+  Live& entry = *(live_[key] = std::move(live));
+  try {
+    scheduler_->add(std::move(entry.owned));
+  } catch (const Error& error) {
+    Delta delta;
+    delta.finish = FinishReason::Error;
+    delta.error = error;
+    entry.stream->push(std::move(delta));
+    live_.erase(key);
+  }
+}
+
+void Engine::abort_cancelled() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cancel_pending_) return;
+    cancel_pending_ = false;
+  }
+  std::vector<Live*> cancelled;
+  for (auto& [request, live] : live_)
+    if (live->stream->cancel_requested()) cancelled.push_back(live.get());
+  for (Live* live : cancelled) finish(*live, FinishReason::Abort, {});
+}
+
+void Engine::run_step() {
+  const Step step = scheduler_->schedule();
+  for (Request* request : scheduler_->take_stuck()) {
+    Live& live = *live_.at(request);
+    if (request->num_output() == 0) {
+      fail(live, Error(Status::Runtime, "the request needs more KV blocks than the pool has"));
+      continue;
+    }
+    Delta delta;
+    delta.text = live.show({}, true);
+    finish(live, FinishReason::Length, std::move(delta));
+  }
+  if (step.entries.empty()) return;
+  const Clock::time_point begin = Clock::now();
+  for (const ScheduledRequest& entry : step.entries) {
+    Live& live = *live_.at(entry.request);
+    if (live.running) continue;
+    live.running = true;
+    live.started = begin;
+  }
+  model_->forward(step.batch, *kv_cache_);
+  scheduler_->commit(step);
+  int row = 0;
+  for (const ScheduledRequest& entry : step.entries) {
+    if (!entry.needs_logits) continue;
+    Request& request = *entry.request;
+    Live& live = *live_.at(&request);
+    try {
+      const SampledToken token = sampler_->sample(model_->logits(row++), request.sampling, *request.sampler,
+                                                  request.output(), {}, request.seed);
+      deliver(live, token);
+    } catch (const Error& error) {
+      fail(live, error);
+    }
+  }
+}
+
+/// Appends a token to its request and sends what it shows; ends the request when it is complete.
+void Engine::deliver(Live& live, const SampledToken& token) {
+  Request& request = *live.request;
+  const SamplingParams& sampling = request.sampling;
+  const bool first = request.num_output() == 0;
+  request.tokens.push_back(token.id);
+  request.sampler->add_output(token.id);
+  live.last_token = Clock::now();
+  if (first) {
+    live.first_token = live.last_token;
+    totals_.prompt_tokens += static_cast<uint64_t>(request.num_prompt);
+    totals_.cached_tokens += static_cast<uint64_t>(request.num_cached);
+  }
+  ++totals_.generated_tokens;
+
+  Delta delta;
+  delta.token_ids.push_back(token.id);
+  if (sampling.logprobs >= 0) delta.logprobs.push_back(token);
+  FinishReason reason = FinishReason::None;
+  if (!sampling.ignore_eos && contains(end_ids_, token.id)) {
+    reason = FinishReason::Stop;
+  } else if (contains(sampling.stop_token_ids, token.id)) {
+    reason = FinishReason::Stop;
+    delta.stop_token = token.id;
+  }
+  std::string text = reason == FinishReason::Stop ? std::string() : live.detokenizer.add(token.id);
+  if (reason == FinishReason::None && request.num_output() >= request.max_output) reason = FinishReason::Length;
+  delta.text = live.show(std::move(text), reason != FinishReason::None);
+  if (live.stops.matched() >= 0) {
+    reason = FinishReason::Stop;
+    delta.stop_token = -1;
+    delta.stop_string = sampling.stop[static_cast<size_t>(live.stops.matched())];
+  }
+  if (reason != FinishReason::None) {
+    finish(live, reason, std::move(delta));
+    return;
+  }
+  live.count(delta);
+  live.stream->push(std::move(delta));
+}
+
+void Engine::finish(Live& live, FinishReason reason, Delta last) {
+  last.finish = reason;
+  live.count(last);
+  ++totals_.requests_finished;
+  if (last.timings.generation_ms > 0)
+    totals_.tokens_per_second = (last.completion_tokens - 1) / last.timings.generation_ms * 1e3;
+  if (last.timings.prompt_ms > 0)
+    totals_.prompt_tokens_per_second = (last.prompt_tokens - last.cached_tokens) / last.timings.prompt_ms * 1e3;
+  const std::shared_ptr<Stream> stream = live.stream;
+  // The blocks are free before the consumer learns of the end.
+  const std::unique_ptr<Request> request = scheduler_->remove(live.request);
+  live_.erase(request.get());
+  publish_metrics();
+  stream->push(std::move(last));
+}
+
+void Engine::fail(Live& live, const Error& error) {
+  Delta delta;
+  delta.error = error;
+  finish(live, FinishReason::Error, std::move(delta));
+}
+
+void Engine::fail_all(const Error& error) {
+  std::vector<Live*> all;
+  for (auto& [request, live] : live_) all.push_back(live.get());
+  for (Live* live : all) fail(*live, error);
+}
+
+}  // namespace vllm

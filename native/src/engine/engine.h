@@ -1,0 +1,120 @@
+// The engine: one thread that schedules, computes, samples and detokenizes for all requests.
+#pragma once
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/stream.h"
+#include "model/model.h"
+#include "schedule/scheduler.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace vllm {
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  int32_t priority = 0;
+};
+
+struct EngineMetrics {
+  int running = 0;
+  int waiting = 0;
+  int blocks_total = 0;
+  int blocks_free = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t requests_finished = 0;
+  uint64_t preemptions = 0;
+  double tokens_per_second = 0;         // generation rate of the request that finished last
+  double prompt_tokens_per_second = 0;  // of the same
+};
+
+struct EngineMemory {
+  size_t weights = 0;
+  size_t kv_cache = 0;
+  size_t workspace = 0;
+};
+
+/// What was loaded, for one line of log and for hosts.
+struct EngineInfo {
+  std::string model_path;
+  std::string architecture;
+  std::string formats;
+  std::string fingerprint;
+  size_t num_tensors = 0;
+  std::string device;
+  int max_model_len = 0;
+  int vocab_size = 0;
+  int block_size = 0;
+  int num_blocks = 0;
+  int max_num_seqs = 0;
+  int max_num_batched_tokens = 0;
+  bool prefix_caching = false;
+};
+
+class Engine {
+ public:
+  /// Loads a model and computes one row on its device. Throws Error(ModelLoad), or Error(InvalidArgument) for values that
+  /// are wrong whatever the model.
+  static std::unique_ptr<Engine> load(const EngineConfig& config);
+  /// Ends every request with an error and stops the thread.
+  ~Engine();
+
+  /// Checks the request and queues it. Throws Error(InvalidArgument) when it cannot be served.
+  std::shared_ptr<Stream> submit(GenerationRequest request);
+  /// Ends the request at the next step; its stream gets a last delta with Abort.
+  void cancel(Stream& stream);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const EngineInfo& info() const { return info_; }
+  EngineMetrics metrics() const;
+  EngineMemory memory() const;
+
+ private:
+  struct Live;
+
+  Engine();
+  void run();
+  bool take_inbox();
+  void start(std::unique_ptr<Live> live);
+  void abort_cancelled();
+  void run_step();
+  void deliver(Live& live, const SampledToken& token);
+  void finish(Live& live, FinishReason reason, Delta last);
+  void fail(Live& live, const Error& error);
+  void fail_all(const Error& error);
+  void publish_metrics();
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvCache> kv_cache_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Sampler> sampler_;
+  std::vector<int32_t> end_ids_;
+  EngineInfo info_;
+
+  // Engine thread only.
+  std::unordered_map<const Request*, std::unique_ptr<Live>> live_;
+  EngineMetrics totals_;
+
+  mutable std::mutex mutex_;  // guards what follows; never held while computing or calling out
+  std::condition_variable wake_;
+  std::vector<std::unique_ptr<Live>> inbox_;
+  bool stopping_ = false;
+  bool cancel_pending_ = false;
+  uint64_t next_id_ = 1;
+  EngineMetrics metrics_;
+  size_t workspace_bytes_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace vllm

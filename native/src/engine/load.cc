@@ -1,0 +1,170 @@
+// From settings to a running engine.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "weights/fields.h"
+
+namespace vllm {
+namespace {
+
+constexpr int kDefaultBatchedTokens = 2048;
+
+void check_config(const EngineConfig& config) {
+  if (config.device != "auto" && config.device != "cpu")
+    fail_load("the device '%s' is not in this build, needed is auto or cpu", config.device.c_str());
+  if (config.block_size < 16 || config.block_size % 16 != 0 || config.block_size > 1024)
+    fail_load("block_size is %d, needed is a multiple of 16 up to 1024", config.block_size);
+  if (config.max_num_seqs < 1 || config.max_num_seqs > 4096)
+    fail_load("max_num_seqs is %d, needed is 1 to 4096", config.max_num_seqs);
+  if (config.max_num_batched_tokens > 0 && config.max_num_batched_tokens < config.max_num_seqs)
+    fail_load("max_num_batched_tokens is %d, needed is at least max_num_seqs (%d)", config.max_num_batched_tokens,
+              config.max_num_seqs);
+}
+
+/// End-of-generation ids of the tokenizer, config.json and generation_config.json.
+std::vector<int32_t> collect_end_ids(const Checkpoint& checkpoint, const Tokenizer& tokenizer, int vocab) {
+  std::vector<int32_t> ids = tokenizer.end_ids();
+  const auto add = [&](const Json& object, const std::string& source) {
+    for (int64_t id : Fields(object, source).integers("eos_token_id", 0, vocab - 1)) ids.push_back(static_cast<int32_t>(id));
+  };
+  if (!checkpoint.is_gguf()) {
+    add(checkpoint.config(), checkpoint.path() + "/config.json");
+    const std::string path = checkpoint.path() + "/generation_config.json";
+    if (std::filesystem::exists(path)) add(parse_json(read_text_file(path), path.c_str(), Status::ModelLoad), path);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+/// Blocks of the KV pool: as asked for, or from memory: half of what is free, at most one full context a sequence.
+int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available) {
+  const auto block_bytes = static_cast<int64_t>(kv.block_bytes());
+  const auto fitting = static_cast<int64_t>(available) / block_bytes;
+  if (config.num_blocks > 0) {
+    if (config.num_blocks > fitting)
+      fail_load("the KV pool of %d blocks needs %.0f MB and %.0f MB are free: num_blocks up to %lld would fit",
+                config.num_blocks, static_cast<double>(config.num_blocks * block_bytes) / 1e6,
+                static_cast<double>(available) / 1e6, static_cast<long long>(fitting));
+    return config.num_blocks;
+  }
+  if (config.kv_cache_memory_bytes > 0) {
+    const int64_t blocks = config.kv_cache_memory_bytes / block_bytes;
+    if (blocks < 1)
+      fail_argument("kv_cache_memory_bytes is %lld, needed are at least the %lld bytes of one block",
+                    static_cast<long long>(config.kv_cache_memory_bytes), static_cast<long long>(block_bytes));
+    return std::min<int64_t>(blocks, 1 << 30);
+  }
+  const int64_t wanted =
+      static_cast<int64_t>(config.max_num_seqs) * ((context + config.block_size - 1) / config.block_size);
+  const int64_t blocks = std::min({wanted, fitting / 2, int64_t{1} << 30});
+  if (blocks < 1)
+    fail_load("one KV block needs %.1f MB and %.1f MB are free", static_cast<double>(block_bytes) / 1e6,
+              static_cast<double>(available) / 1e6);
+  return blocks;
+}
+
+/// The longest sequence: what was asked for, lowered to what the pool holds, or refused.
+int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, size_t block_bytes) {
+  const int64_t usable = num_blocks * config.block_size;
+  if (usable >= wanted) return wanted;
+  const int64_t needed = (static_cast<int64_t>(wanted) + config.block_size - 1) / config.block_size;
+  const std::string numbers =
+      format("the KV pool holds %lld tokens (%lld blocks of %d) and the context is %d tokens, which needs num_blocks %lld "
+             "(%.1f KB a token)",
+             static_cast<long long>(usable), static_cast<long long>(num_blocks), config.block_size, wanted,
+             static_cast<long long>(needed), static_cast<double>(block_bytes) / config.block_size / 1e3);
+  if (config.max_model_len > 0 && !config.clip_max_model_len) fail_load("max_model_len does not fit: %s", numbers.c_str());
+  log_warning("%s: the context is lowered to %lld tokens", numbers.c_str(), static_cast<long long>(usable));
+  return static_cast<int>(usable);
+}
+
+/// One row through the whole model: a load that succeeds has computed on its device.
+void compute_one_row(Model& model, KvCache& cache) {
+  StepBatch batch;
+  batch.token_ids = {0};
+  batch.positions = {0};
+  batch.seq_start = {0, 1};
+  batch.block_table = {0};
+  batch.max_blocks = 1;
+  batch.state_slots = {-1};
+  batch.logit_rows = {0};
+  model.forward(batch, cache);
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
+  check_config(config);
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_ptr<Engine> engine(new Engine());
+  const auto checkpoint = Checkpoint::open(config.model_path);
+  engine->device_ = make_cpu_device(config.threads);
+  engine->tokenizer_ = load_tokenizer(*checkpoint);
+  engine->model_ = Model::load(*checkpoint, *engine->device_);
+  const ModelSpec& spec = engine->model_->spec();
+  engine->end_ids_ = collect_end_ids(*checkpoint, *engine->tokenizer_, spec.vocab);
+
+  const int wanted = config.max_model_len > 0 ? config.max_model_len : spec.max_position;
+  int budget = config.max_num_batched_tokens > 0 ? config.max_num_batched_tokens
+                                                 : std::max(kDefaultBatchedTokens, config.max_num_seqs);
+  const size_t workspace = engine->model_->workspace_bytes(budget, config.max_num_seqs);
+  const size_t free_bytes = engine->device_->available_memory();
+  KvCacheSpec kv;
+  kv.layers = engine->model_->kv_layers();
+  kv.block_size = config.block_size;
+  kv.format = config.kv_format;
+  kv.num_blocks = static_cast<int>(
+      choose_num_blocks(config, kv, wanted, free_bytes > workspace ? free_bytes - workspace : 0));
+  SchedulerConfig plan;
+  plan.block_size = config.block_size;
+  plan.num_blocks = kv.num_blocks;
+  plan.max_model_len = choose_context(config, wanted, kv.num_blocks, kv.block_bytes());
+  plan.max_num_seqs = config.max_num_seqs;
+  plan.max_num_batched_tokens = static_cast<int>(std::max<int64_t>(
+      config.max_num_seqs, std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
+  plan.policy = config.policy;
+  plan.prefix_caching = config.prefix_caching != Tristate::Off;
+  if (plan.policy == Policy::Lpm && !plan.prefix_caching)
+    log_warning("the scheduling policy lpm needs prefix caching, which is off: requests run in order of arrival");
+
+  engine->kv_cache_ = engine->device_->make_kv_cache(kv);
+  compute_one_row(*engine->model_, *engine->kv_cache_);
+  engine->scheduler_ = std::make_unique<Scheduler>(plan);
+  engine->sampler_ = std::make_unique<Sampler>(spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()),
+                                               engine->end_ids_);
+
+  EngineInfo& info = engine->info_;
+  info.model_path = config.model_path;
+  info.architecture = spec.architecture;
+  info.formats = checkpoint->format_summary();
+  info.fingerprint = checkpoint->fingerprint();
+  info.num_tensors = checkpoint->weights().size();
+  info.device = engine->device_->description();
+  info.max_model_len = plan.max_model_len;
+  info.vocab_size = spec.vocab;
+  info.block_size = plan.block_size;
+  info.num_blocks = plan.num_blocks;
+  info.max_num_seqs = plan.max_num_seqs;
+  info.max_num_batched_tokens = plan.max_num_batched_tokens;
+  info.prefix_caching = plan.prefix_caching;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  log_info("loaded %s: %s, %zu tensors (%s), fingerprint %s, on %s, in %.2f s", config.model_path.c_str(),
+           info.architecture.c_str(), info.num_tensors, info.formats.c_str(), info.fingerprint.c_str(),
+           info.device.c_str(), seconds.count());
+  log_info("context %d tokens, KV pool %d blocks of %d tokens (%.0f MB, %.1f KB a token), up to %d sequences and %d tokens "
+           "a step, prefix caching %s",
+           info.max_model_len, info.num_blocks, info.block_size, static_cast<double>(engine->kv_cache_->bytes) / 1e6,
+           static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs, info.max_num_batched_tokens,
+           info.prefix_caching ? "on" : "off");
+  engine->publish_metrics();
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+}  // namespace vllm
