@@ -1,0 +1,324 @@
+// The engine on tiny models: the same request gives the same text however it runs; nothing is lost.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "engine/engine.h"
+#include "tiny_models.h"
+
+using namespace vllm;
+
+namespace {
+
+EngineConfig config(const char* model = "llama") {
+  EngineConfig c;
+  c.model_path = tiny::folder(model);
+  c.threads = 2;
+  c.block_size = 16;
+  c.num_blocks = 64;
+  c.max_model_len = 256;
+  c.kv_format = KvFormat::F32;
+  return c;
+}
+
+GenerationRequest request(std::vector<int32_t> prompt, int max_tokens, float temperature = 0) {
+  GenerationRequest r;
+  r.prompt = std::move(prompt);
+  r.sampling.temperature = temperature;
+  r.sampling.max_tokens = max_tokens;
+  r.sampling.ignore_eos = true;
+  r.sampling.skip_special = false;
+  return r;
+}
+
+struct Result {
+  std::string text;
+  std::vector<int32_t> ids;
+  Delta last;
+  int deltas = 0;
+};
+
+Result drain(Stream& stream) {
+  Result out;
+  do {
+    out.last = stream.wait();
+    out.text += out.last.text;
+    out.ids.insert(out.ids.end(), out.last.token_ids.begin(), out.last.token_ids.end());
+    ++out.deltas;
+  } while (!out.last.finished());
+  return out;
+}
+
+std::vector<int32_t> prompt(int seed, int length) {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < length; ++i) ids.push_back(10 + (seed * 7919 + i * 104729) % 280);
+  return ids;
+}
+
+void check_all_returned(const Engine& engine) {
+  const EngineMetrics m = engine.metrics();
+  CHECK(m.running == 0);
+  CHECK(m.waiting == 0);
+  CHECK(m.blocks_free == m.blocks_total);
+}
+
+}  // namespace
+
+TEST_CASE("greedy text follows transformers") {
+  for (const char* model : {"llama", "mistral", "qwen2", "qwen3", "gemma3"}) {
+    CAPTURE(model);
+    const tiny::Expected expected = tiny::expected(model);
+    const auto engine = Engine::load(config(model));
+    const Result result =
+        drain(*engine->submit(request(expected.greedy_prompt, static_cast<int>(expected.greedy_ids.size()))));
+    REQUIRE(result.ids.size() == expected.greedy_ids.size());
+    for (size_t i = 0; i < result.ids.size(); ++i) {
+      if (result.ids[i] == expected.greedy_ids[i]) continue;
+      CHECK(expected.greedy_gap[i] < 1e-3);
+      break;
+    }
+    CHECK(result.last.finish == FinishReason::Length);
+    CHECK(result.last.prompt_tokens == static_cast<int>(expected.greedy_prompt.size()));
+    CHECK(result.last.completion_tokens == static_cast<int>(expected.greedy_ids.size()));
+  }
+}
+
+TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted runs give the same tokens") {
+  constexpr int kRequests = 16;
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < kRequests; ++i) {
+    GenerationRequest r = request(prompt(i % 5, 20 + 9 * i), 40, i % 2 == 0 ? 0.0f : 0.8f);
+    r.sampling.seed = 42 + i;
+    r.sampling.top_p = 0.95f;
+    requests.push_back(r);
+  }
+  std::vector<Result> solo;
+  {
+    EngineConfig c = config();
+    c.prefix_caching = Tristate::Off;
+    const auto engine = Engine::load(c);
+    for (const auto& r : requests) solo.push_back(drain(*engine->submit(r)));
+    check_all_returned(*engine);
+  }
+  struct Variant {
+    const char* name;
+    int num_blocks, max_num_seqs, budget, threads;
+    Tristate cache;
+    KvFormat format = KvFormat::F32;
+  };
+  for (const Variant& v : {Variant{"batched", 256, 16, 0, 2, Tristate::Off}, Variant{"cached", 256, 16, 0, 1, Tristate::On},
+                           Variant{"chunked", 256, 16, 17, 3, Tristate::On}, Variant{"tiny pool", 16, 16, 32, 2, Tristate::On},
+                           Variant{"tiny pool, no cache", 16, 8, 64, 2, Tristate::Off}}) {
+    CAPTURE(v.name);
+    EngineConfig c = config();
+    c.num_blocks = v.num_blocks;
+    c.max_num_seqs = v.max_num_seqs;
+    c.max_num_batched_tokens = v.budget;
+    c.threads = v.threads;
+    c.prefix_caching = v.cache;
+    const auto engine = Engine::load(c);
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (const auto& r : requests) streams.push_back(engine->submit(r));
+    for (int i = 0; i < kRequests; ++i) {
+      CAPTURE(i);
+      const Result result = drain(*streams[i]);
+      REQUIRE_FALSE(result.last.error);
+      CHECK(result.ids == solo[i].ids);
+      CHECK(result.text == solo[i].text);
+    }
+    check_all_returned(*engine);
+    if (v.num_blocks == 16) CHECK(engine->metrics().preemptions > 0);
+  }
+}
+
+TEST_CASE("KV-04 prompts around block borders, three times each, give the uncached tokens") {
+  EngineConfig c = config();
+  const auto cached = Engine::load(c);
+  c.prefix_caching = Tristate::Off;
+  const auto plain = Engine::load(c);
+  for (int length : {15, 16, 17, 32, 160}) {
+    CAPTURE(length);
+    const Result want = drain(*plain->submit(request(prompt(3, length), 12)));
+    for (int round = 0; round < 3; ++round) {
+      const Result got = drain(*cached->submit(request(prompt(3, length), 12)));
+      CHECK(got.ids == want.ids);
+      if (round > 0) CHECK(got.last.cached_tokens == (length - 1) / 16 * 16);
+    }
+  }
+}
+
+TEST_CASE("KV-01 KV-02 KV-05 KV-06 limits of context and pool") {
+  EngineConfig c = config();
+  c.num_blocks = 8;  // 128 tokens
+  c.max_model_len = 256;
+  c.clip_max_model_len = false;
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("num_blocks 16"), Error);
+  c.clip_max_model_len = true;
+  const auto engine = Engine::load(c);
+  CHECK(engine->info().max_model_len == 128);
+  CHECK_THROWS_WITH_AS(engine->submit(request(prompt(1, 200), 5)), doctest::Contains("context_length_exceeded"), Error);
+  CHECK_THROWS_AS(engine->submit(request({}, 5)), Error);
+  CHECK_THROWS_WITH_AS(engine->submit(request({5, 300}, 5)), doctest::Contains("300"), Error);
+  // A limit above the room is the room; no limit ends at the context.
+  for (int limit : {100, 0, -1, 2000000000}) {
+    const Result result = drain(*engine->submit(request(prompt(1, 100), limit)));
+    CHECK(result.last.completion_tokens == 28);
+    CHECK(result.last.finish == FinishReason::Length);
+  }
+  CHECK(drain(*engine->submit(request(prompt(1, 100), 1))).ids.size() == 1);
+  check_all_returned(*engine);
+}
+
+TEST_CASE("SAMP-08 STOP-03 end ids stop a request and are not shown; ignore_eos goes on") {
+  const auto engine = Engine::load(config("qwen2"));
+  GenerationRequest r = request(prompt(2, 12), 30);
+  const Result free_run = drain(*engine->submit(r));
+  REQUIRE(free_run.ids.size() == 30);
+  r.sampling.stop_token_ids = {free_run.ids[7]};
+  size_t first = 0;
+  while (free_run.ids[first] != free_run.ids[7]) ++first;
+  const Result stopped = drain(*engine->submit(r));
+  CHECK(stopped.ids.size() == first + 1);
+  CHECK(stopped.last.finish == FinishReason::Stop);
+  CHECK(stopped.last.stop_token == free_run.ids[7]);
+  CHECK(free_run.text.starts_with(stopped.text));
+  for (int i = 0; i < 5; ++i) CHECK(drain(*engine->submit(request(prompt(2, 12), 30))).ids == free_run.ids);
+}
+
+TEST_CASE("STOP-01 a stop string cuts the text, streamed and whole") {
+  const auto engine = Engine::load(config());
+  const Result free_run = drain(*engine->submit(request(prompt(4, 12), 40)));
+  REQUIRE(free_run.text.size() > 12);
+  size_t at = free_run.text.size() / 2;
+  while ((static_cast<unsigned char>(free_run.text[at]) & 0xC0) == 0x80) ++at;
+  size_t end = std::min(free_run.text.size(), at + 6);
+  while (end < free_run.text.size() && (static_cast<unsigned char>(free_run.text[end]) & 0xC0) == 0x80) ++end;
+  const std::string stop = free_run.text.substr(at, end - at);
+  GenerationRequest r = request(prompt(4, 12), 40);
+  r.sampling.stop = {"never to be seen", stop};
+  const Result result = drain(*engine->submit(r));
+  CHECK(result.text == free_run.text.substr(0, free_run.text.find(stop)));
+  CHECK(result.last.finish == FinishReason::Stop);
+  CHECK(result.last.stop_string == stop);
+}
+
+TEST_CASE("SAMP-04 non-finite logits end their request with an error and nobody else's") {
+  const auto engine = Engine::load(config());
+  GenerationRequest bad = request(prompt(1, 20), 20);
+  bad.sampling.logits_processor = [](std::span<const int32_t> output, std::span<float> logits) {
+    if (output.size() == 3) logits[5] = NAN;
+  };
+  const auto good = engine->submit(request(prompt(2, 20), 20));
+  const auto failing = engine->submit(bad);
+  const Result result = drain(*failing);
+  CHECK(result.ids.size() == 3);
+  REQUIRE(result.last.error);
+  CHECK(result.last.error->status() == Status::Runtime);
+  CHECK(drain(*good).ids.size() == 20);
+  check_all_returned(*engine);
+}
+
+TEST_CASE("RPC-02 cancelled requests end within a step, also while waiting, and return their blocks") {
+  EngineConfig c = config();
+  c.max_num_seqs = 4;
+  const auto engine = Engine::load(c);
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 32; ++i) streams.push_back(engine->submit(request(prompt(i, 30), 100)));
+  for (int i = 0; i < 32; i += 2) engine->cancel(*streams[i]);
+  for (int i = 0; i < 32; ++i) {
+    const Result result = drain(*streams[i]);
+    if (i % 2 == 0) {
+      CHECK((result.last.finish == FinishReason::Abort || result.ids.size() == 100));
+    } else {
+      CHECK(result.ids.size() == 100);
+    }
+  }
+  check_all_returned(*engine);
+}
+
+TEST_CASE("RPC-05 four requests are batched: each has its first token before any ends") {
+  const auto engine = Engine::load(config());
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(engine->submit(request(prompt(i, 16), 200)));
+  std::atomic<int> started{0}, early_end{0};
+  std::vector<std::thread> threads;
+  for (auto& stream : streams) {
+    threads.emplace_back([&, s = stream] {
+      Delta delta = s->wait();
+      ++started;
+      while (!delta.finished()) delta = s->wait();
+      if (started.load() < 4) ++early_end;
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(early_end == 0);
+}
+
+TEST_CASE("LIFE-03 unloading ends running requests with an error") {
+  auto engine = Engine::load(config());
+  const auto stream = engine->submit(request(prompt(1, 20), 200));
+  stream->wait();
+  engine.reset();
+  const Result result = drain(*stream);
+  CHECK((result.last.error || result.last.finish == FinishReason::Length));
+}
+
+TEST_CASE("requests from many threads at once are all served") {
+  const auto engine = Engine::load(config());
+  const Result want = drain(*engine->submit(request(prompt(9, 25), 15)));
+  std::atomic<int> equal{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 3; ++round)
+        if (drain(*engine->submit(request(prompt(9, 25), 15))).ids == want.ids) ++equal;
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(equal == 36);
+  check_all_returned(*engine);
+}
+
+TEST_CASE("log-probabilities come with every token, also when text is held back") {
+  const auto engine = Engine::load(config());
+  GenerationRequest r = request(prompt(1, 20), 10);
+  r.sampling.logprobs = 3;
+  const auto stream = engine->submit(r);
+  std::vector<SampledToken> all;
+  Delta delta;
+  do {
+    delta = stream->wait();
+    CHECK(delta.logprobs.size() == delta.token_ids.size());
+    all.insert(all.end(), delta.logprobs.begin(), delta.logprobs.end());
+  } while (!delta.finished());
+  REQUIRE(all.size() == 10);
+  for (const SampledToken& token : all) {
+    REQUIRE(token.top.size() == 3);
+    CHECK(token.top[0].id == token.id);  // greedy
+    CHECK(token.top[0].logprob == token.logprob);
+    CHECK(token.top[0].logprob >= token.top[1].logprob);
+    CHECK(token.logprob <= 0);
+  }
+}
+
+TEST_CASE("wrong settings are refused by name") {
+  const auto message = [](const auto& edit) {
+    EngineConfig c = config();
+    edit(c);
+    try {
+      Engine::load(c);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(has(message([](EngineConfig& c) { c.block_size = 24; }), "block_size is 24"));
+  CHECK(has(message([](EngineConfig& c) { c.max_num_batched_tokens = 4; }), "max_num_batched_tokens is 4"));
+  CHECK(has(message([](EngineConfig& c) { c.device = "tpu"; }), "tpu"));
+  CHECK(has(message([](EngineConfig& c) { c.model_path = "/nowhere"; }), "/nowhere"));
+  CHECK(has(message([](EngineConfig& c) { c.num_blocks = 2000000000; }), "would fit"));
+  CHECK(has(message([](EngineConfig& c) { c.num_blocks = 0; c.kv_cache_memory_bytes = 10; }), "kv_cache_memory_bytes"));
+}

@@ -1,0 +1,181 @@
+// Logits of tiny random checkpoints against transformers, on the reference device and the CPU device.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/model.h"
+#include "tiny_models.h"
+#include "weights/checkpoint.h"
+
+using namespace vllm;
+
+namespace {
+
+struct Case {
+  const char* folder;
+  const char* file;  // "" is the Hugging Face folder itself
+};
+
+const Case kCases[] = {{"llama", ""},  {"llama", "/llama.gguf"},   {"mistral", ""},    {"qwen2", ""},
+                       {"qwen2-f16", ""}, {"qwen3", ""},           {"qwen3", "/qwen3.gguf"}, {"qwen3-bf16", ""},
+                       {"gemma3", ""}, {"gemma3-old", ""},         {"gemma3-old", "/gemma3.gguf"}};
+
+/// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride along
+/// when `crowd` is set.
+std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens, std::vector<int> cuts, bool crowd) {
+  KvCacheSpec spec;
+  spec.layers = model.kv_layers();
+  spec.block_size = 16;
+  spec.num_blocks = 16;
+  spec.format = KvFormat::F32;
+  const auto cache = device.make_kv_cache(spec);
+  const int n = static_cast<int>(tokens.size());
+  cuts.push_back(n);
+  std::vector<float> out;
+  int begin = 0;
+  for (int end : cuts) {
+    StepBatch batch;
+    batch.max_blocks = 4;
+    batch.seq_start = {0};
+    const auto add = [&](int shift, std::vector<int32_t> blocks, bool logits) {
+      for (int p = begin; p < end; ++p) {
+        if (logits) batch.logit_rows.push_back(batch.rows());
+        batch.token_ids.push_back((tokens[p] + shift) % model.spec().vocab);
+        batch.positions.push_back(p);
+      }
+      batch.seq_start.push_back(batch.rows());
+      batch.block_table.insert(batch.block_table.end(), blocks.begin(), blocks.end());
+      batch.state_slots.push_back(-1);
+    };
+    if (crowd) add(7, {5, 6, 7, -1}, false);
+    add(0, {9, 2, 12, -1}, true);  // blocks need not be in order
+    if (crowd) add(31, {13, 14, 15, -1}, false);
+    model.forward(batch, *cache);
+    for (int p = begin; p < end; ++p) {
+      const auto row = model.logits(p - begin);
+      out.insert(out.end(), row.begin(), row.end());
+    }
+    begin = end;
+  }
+  return out;
+}
+
+double worst(const std::vector<float>& a, const std::vector<float>& b, float scale) {
+  double out = 0;
+  for (size_t i = 0; i < a.size(); ++i) out = std::max(out, static_cast<double>(std::fabs(a[i] - b[i]) / scale));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.folder);
+    CAPTURE(c.file);
+    const tiny::Expected expected = tiny::expected(c.folder);
+    const auto checkpoint = Checkpoint::open(tiny::folder(c.folder) + c.file);
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(make_reference_device());
+    for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
+      try {
+        devices.push_back(make_cpu_device(2, isa));
+      } catch (const Error&) {
+        // this machine lacks the instruction set
+      }
+    }
+    for (const auto& device : devices) {
+      CAPTURE(device->description());
+      const auto model = Model::load(*checkpoint, *device);
+      REQUIRE(model->spec().vocab == expected.vocab);
+      const std::vector<float> whole = run(*model, *device, expected.token_ids, {}, false);
+      REQUIRE(whole.size() == expected.logits.size());
+      // bf16 weights are multiplied with bf16 activations where the machine has the instruction: 8 bits of mantissa.
+      const bool rounds =
+          std::string(c.folder) == "qwen3-bf16" && device->description().find("bf16") != std::string::npos;
+      CHECK(worst(whole, expected.logits, expected.std) < (rounds ? 5e-2 : 1e-3));
+      // The same bits however the sequence is cut and whoever else is in the batch.
+      CHECK(run(*model, *device, expected.token_ids, {1, 2, 17, 30}, false) == whole);
+      CHECK(run(*model, *device, expected.token_ids, {}, true) == whole);
+      std::vector<int> singles;
+      for (int i = 1; i < static_cast<int>(expected.token_ids.size()); ++i) singles.push_back(i);
+      CHECK(run(*model, *device, expected.token_ids, singles, true) == whole);
+    }
+  }
+}
+
+TEST_CASE("a step longer than a slice gives the same logits as short ones") {
+  const auto device = make_cpu_device(2);
+  const auto checkpoint = Checkpoint::open(tiny::folder("llama"));
+  const auto model = Model::load(*checkpoint, *device);
+  KvCacheSpec spec;
+  spec.layers = model->kv_layers();
+  spec.block_size = 16;
+  spec.num_blocks = 80;
+  const int n = 1200;
+  const auto logits_of = [&](int chunk) {
+    const auto cache = device->make_kv_cache(spec);
+    for (int begin = 0; begin < n; begin += chunk) {
+      const int end = std::min(n, begin + chunk);
+      StepBatch batch;
+      batch.seq_start = {0, end - begin};
+      batch.max_blocks = 75;
+      for (int b = 0; b < 75; ++b) batch.block_table.push_back(b);
+      batch.state_slots = {-1};
+      for (int p = begin; p < end; ++p) {
+        batch.token_ids.push_back(p * 31 % 300);
+        batch.positions.push_back(p);
+      }
+      if (end == n) batch.logit_rows = {end - begin - 1};
+      model->forward(batch, *cache);
+    }
+    const auto row = model->logits(0);
+    return std::vector<float>(row.begin(), row.end());
+  };
+  const std::vector<float> whole = logits_of(n);
+  CHECK(logits_of(100) == whole);
+  CHECK(logits_of(512) == whole);
+}
+
+TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with the tensor's name") {
+  const auto device = make_reference_device();
+  const auto checkpoint = Checkpoint::open(tiny::folder("qwen2"));
+  struct Edited : Checkpoint {
+    explicit Edited(const Checkpoint& from) {
+      path_ = from.path();
+      config_ = from.config();
+      weights_ = from.weights();
+    }
+    bool is_gguf() const override { return false; }
+    std::vector<std::string_view> string_array(std::string_view) const override { return {}; }
+    std::vector<float> float_array(std::string_view) const override { return {}; }
+    std::vector<int32_t> int_array(std::string_view) const override { return {}; }
+    using Checkpoint::config_;
+    using Checkpoint::weights_;
+  };
+  const auto message = [&](const auto& edit) {
+    Edited edited(*checkpoint);
+    edit(edited);
+    try {
+      Model::load(edited, *device);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::ModelLoad);
+      return error.message();
+    }
+    return std::string();
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(message([](Edited&) {}).empty());
+  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.0.mlp.up_proj.weight"); }), "layers.0.mlp.up_proj.weight"));
+  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }), "layers.1.self_attn.k_proj.bias"));
+  CHECK(has(message([](Edited& e) { e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second; }), "layers.0.extra.weight"));
+  CHECK(has(message([](Edited& e) { e.config_["num_hidden_layers"] = 9; }), "are missing"));
+  CHECK(has(message([](Edited& e) { e.config_["hidden_size"] = 63; }), "hidden_size"));
+  CHECK(has(message([](Edited& e) { e.config_["intermediate_size"] = 4; }), "gate_proj.weight"));
+  CHECK(has(message([](Edited& e) { e.config_["num_attention_heads"] = 0; }), "num_attention_heads is 0"));
+  CHECK(has(message([](Edited& e) { e.config_["num_key_value_heads"] = 2; }), "num_key_value_heads"));
+  CHECK(has(message([](Edited& e) { e.config_["rms_norm_eps"] = "small"; }), "rms_norm_eps"));
+  CHECK(has(message([](Edited& e) { e.config_["hidden_act"] = "relu"; }), "hidden_act"));
+  CHECK(has(message([](Edited& e) { e.config_["architectures"] = {"BertModel"}; }), "BertModel"));
+  CHECK(has(message([](Edited& e) { e.config_["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}}; e.config_.erase("rope_parameters"); }), "yarn"));
+}

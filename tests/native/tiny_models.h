@@ -1,0 +1,40 @@
+// The tiny checkpoints of tests/fixtures/transformers with what transformers computed for them.
+#pragma once
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+
+namespace tiny {
+
+struct Expected {
+  std::vector<int32_t> token_ids;
+  std::vector<float> logits;  // [token_ids.size(), vocab]
+  int vocab = 0;
+  float std = 0;
+  std::vector<int32_t> greedy_prompt, greedy_ids;
+  std::vector<double> greedy_gap;
+};
+
+inline std::string folder(const std::string& name) { return std::string(FIXTURES) + "/transformers/" + name; }
+
+inline Expected expected(const std::string& name) {
+  const vllm::Json json =
+      vllm::parse_json(vllm::read_text_file(folder(name) + "/expected.json"), "expected.json", vllm::Status::Unknown);
+  Expected out;
+  out.token_ids = json["token_ids"].get<std::vector<int32_t>>();
+  out.vocab = json["logits"]["shape"][1].get<int>();
+  out.std = json["logits"]["std"].get<float>();
+  out.greedy_prompt = json["greedy"]["prompt_ids"].get<std::vector<int32_t>>();
+  out.greedy_ids = json["greedy"]["token_ids"].get<std::vector<int32_t>>();
+  out.greedy_gap = json["greedy"]["top2_gap"].get<std::vector<double>>();
+  out.logits.resize(out.token_ids.size() * static_cast<size_t>(out.vocab));
+  std::ifstream file(folder(name) + "/" + json["logits"]["file"].get<std::string>(), std::ios::binary);
+  file.read(reinterpret_cast<char*>(out.logits.data()), static_cast<std::streamsize>(out.logits.size() * sizeof(float)));
+  if (!file) throw std::runtime_error("expected logits of " + name + " are too short");
+  return out;
+}
+
+}  // namespace tiny
