@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace vllm {
 
@@ -23,6 +24,10 @@ class Error : public std::exception {
 
 /// printf into a std::string.
 __attribute__((format(printf, 1, 2))) std::string format(const char* fmt, ...);
+
+/// `text` from outside, in single quotes and fit for a message of one line: control bytes and invalid UTF-8
+/// are written as \xNN, text beyond about `limit` bytes is cut with "...".
+std::string quote(std::string_view text, size_t limit = 100);
 
 /// Throw Error with the status of the name. The arguments are as for printf.
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fail_argument(const char* fmt, ...);

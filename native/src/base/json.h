@@ -1,4 +1,5 @@
-// JSON for the rest of the library. Include json_fwd where a name is enough: the full header costs seconds to compile.
+// JSON for the rest of the library. Include nlohmann/json_fwd.hpp where a name is enough: the full header
+// costs seconds to compile.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -10,7 +11,9 @@ namespace vllm {
 using Json = nlohmann::ordered_json;
 
 /// Parses a JSON text from outside. `what` names it in the error ("config.json", "request").
-/// Throws Error(status) when it is no JSON, holds invalid UTF-8 or a duplicate key, or is nested deeper than `max_depth`.
+/// Takes time linear in the text. A Json object looks keys up linearly: iterate over big ones (a vocabulary).
+/// Throws Error(status) when it is no JSON, holds invalid UTF-8 or a duplicate key, or is nested deeper than
+/// `max_depth`.
 Json parse_json(std::string_view text, const char* what, Status status, int max_depth = 512);
 
 /// Dumps to compact UTF-8; invalid bytes become U+FFFD instead of an exception.

@@ -1,0 +1,242 @@
+#include "base/formats.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+
+// Block layouts are those of GGUF: little-endian, `d` and `m` are f16, a byte of `qs` holds two 4-bit codes.
+// The order of the f32 operations is that of gguf-py, so that values agree to the last bit.
+namespace vllm {
+namespace {
+
+constexpr int kLegacyBlock = 32;
+constexpr int kSuperBlock = 256;
+
+template <typename T>
+T load(const uint8_t* src) {
+  T value;
+  std::memcpy(&value, src, sizeof value);
+  return value;
+}
+
+float load_f16(const uint8_t* src) { return f16_to_f32(load<uint16_t>(src)); }
+
+void decode_f32(const uint8_t* src, int64_t n, float* dst) {
+  if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+}
+
+void decode_f16(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = load_f16(src + 2 * i);
+}
+
+void decode_bf16(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = bf16_to_f32(load<uint16_t>(src + 2 * i));
+}
+
+// d, qs[16]
+void decode_q4_0(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 18, dst += kLegacyBlock) {
+    const float d = load_f16(src);
+    const uint8_t* qs = src + 2;
+    for (int j = 0; j < 16; ++j) {
+      dst[j] = d * static_cast<float>((qs[j] & 15) - 8);
+      dst[j + 16] = d * static_cast<float>((qs[j] >> 4) - 8);
+    }
+  }
+}
+
+// d, m, qs[16]
+void decode_q4_1(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 20, dst += kLegacyBlock) {
+    const float d = load_f16(src);
+    const float m = load_f16(src + 2);
+    const uint8_t* qs = src + 4;
+    for (int j = 0; j < 16; ++j) {
+      dst[j] = d * static_cast<float>(qs[j] & 15) + m;
+      dst[j + 16] = d * static_cast<float>(qs[j] >> 4) + m;
+    }
+  }
+}
+
+/// Five-bit codes: bit j of `high` is the fifth bit of element j.
+int five_bits(int nibble, uint32_t high, int j) { return nibble | static_cast<int>((high >> j) & 1) << 4; }
+
+// d, qh[4], qs[16]
+void decode_q5_0(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 22, dst += kLegacyBlock) {
+    const float d = load_f16(src);
+    const uint32_t high = load<uint32_t>(src + 2);
+    const uint8_t* qs = src + 6;
+    for (int j = 0; j < 16; ++j) {
+      dst[j] = d * static_cast<float>(five_bits(qs[j] & 15, high, j) - 16);
+      dst[j + 16] = d * static_cast<float>(five_bits(qs[j] >> 4, high, j + 16) - 16);
+    }
+  }
+}
+
+// d, m, qh[4], qs[16]
+void decode_q5_1(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 24, dst += kLegacyBlock) {
+    const float d = load_f16(src);
+    const float m = load_f16(src + 2);
+    const uint32_t high = load<uint32_t>(src + 4);
+    const uint8_t* qs = src + 8;
+    for (int j = 0; j < 16; ++j) {
+      dst[j] = d * static_cast<float>(five_bits(qs[j] & 15, high, j)) + m;
+      dst[j + 16] = d * static_cast<float>(five_bits(qs[j] >> 4, high, j + 16)) + m;
+    }
+  }
+}
+
+// d, i8 qs[32]
+void decode_q8_0(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 34, dst += kLegacyBlock) {
+    const float d = load_f16(src);
+    for (int j = 0; j < kLegacyBlock; ++j) dst[j] = d * static_cast<float>(static_cast<int8_t>(src[2 + j]));
+  }
+}
+
+struct ScaleMin {
+  int scale;
+  int min;
+};
+
+/// The 6-bit scale and minimum of group j (0..7), packed into the 12 bytes `s` of Q4_K and Q5_K.
+ScaleMin unpack_scale_min(const uint8_t* s, int j) {
+  if (j < 4) return {s[j] & 63, s[j + 4] & 63};
+  return {(s[j + 4] & 15) | (s[j - 4] >> 6) << 4, (s[j + 4] >> 4) | (s[j] >> 6) << 4};
+}
+
+// d, dmin, scales[12], qs[128]
+void decode_q4_k(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kSuperBlock; ++b, src += 144, dst += kSuperBlock) {
+    const float d = load_f16(src);
+    const float dmin = load_f16(src + 2);
+    const uint8_t* scales = src + 4;
+    const uint8_t* qs = src + 16;
+    for (int group = 0; group < 8; ++group) {
+      const ScaleMin sm = unpack_scale_min(scales, group);
+      const float scale = d * static_cast<float>(sm.scale);
+      const float min = dmin * static_cast<float>(sm.min);
+      const int shift = (group & 1) * 4;
+      for (int l = 0; l < 32; ++l) {
+        const int code = (qs[32 * (group / 2) + l] >> shift) & 15;
+        dst[32 * group + l] = scale * static_cast<float>(code) - min;
+      }
+    }
+  }
+}
+
+// d, dmin, scales[12], qh[32], qs[128]
+void decode_q5_k(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kSuperBlock; ++b, src += 176, dst += kSuperBlock) {
+    const float d = load_f16(src);
+    const float dmin = load_f16(src + 2);
+    const uint8_t* scales = src + 4;
+    const uint8_t* qh = src + 16;
+    const uint8_t* qs = src + 48;
+    for (int group = 0; group < 8; ++group) {
+      const ScaleMin sm = unpack_scale_min(scales, group);
+      const float scale = d * static_cast<float>(sm.scale);
+      const float min = dmin * static_cast<float>(sm.min);
+      const int shift = (group & 1) * 4;
+      for (int l = 0; l < 32; ++l) {
+        const int code = ((qs[32 * (group / 2) + l] >> shift) & 15) | ((qh[l] >> group) & 1) << 4;
+        dst[32 * group + l] = scale * static_cast<float>(code) - min;
+      }
+    }
+  }
+}
+
+// ql[128], qh[64], i8 scales[16], d
+void decode_q6_k(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kSuperBlock; ++b, src += 210, dst += kSuperBlock) {
+    const uint8_t* ql = src;
+    const uint8_t* qh = src + 128;
+    const uint8_t* scales = src + 192;
+    const float d = load_f16(src + 208);
+    for (int half = 0; half < 2; ++half) {
+      for (int k = 0; k < 4; ++k) {
+        for (int l = 0; l < 32; ++l) {
+          const int low = (ql[64 * half + 32 * (k & 1) + l] >> (k < 2 ? 0 : 4)) & 15;
+          const int high = (qh[32 * half + l] >> (2 * k)) & 3;
+          const float scale = d * static_cast<float>(static_cast<int8_t>(scales[8 * half + 2 * k + l / 16]));
+          dst[128 * half + 32 * k + l] = scale * static_cast<float>((low | high << 4) - 32);
+        }
+      }
+    }
+  }
+}
+
+constexpr FormatInfo kFormats[] = {
+    {Format::F32, "F32", 0, 1, 4, decode_f32},         {Format::F16, "F16", 1, 1, 2, decode_f16},
+    {Format::BF16, "BF16", 30, 1, 2, decode_bf16},     {Format::Q4_0, "Q4_0", 2, 32, 18, decode_q4_0},
+    {Format::Q4_1, "Q4_1", 3, 32, 20, decode_q4_1},    {Format::Q5_0, "Q5_0", 6, 32, 22, decode_q5_0},
+    {Format::Q5_1, "Q5_1", 7, 32, 24, decode_q5_1},    {Format::Q8_0, "Q8_0", 8, 32, 34, decode_q8_0},
+    {Format::Q4_K, "Q4_K", 12, 256, 144, decode_q4_k}, {Format::Q5_K, "Q5_K", 13, 256, 176, decode_q5_k},
+    {Format::Q6_K, "Q6_K", 14, 256, 210, decode_q6_k},
+};
+
+}  // namespace
+
+std::span<const FormatInfo> all_formats() { return kFormats; }
+
+const FormatInfo& format_info(Format format) { return kFormats[static_cast<size_t>(format)]; }
+
+const FormatInfo* find_ggml_format(uint32_t ggml_type) {
+  for (const FormatInfo& info : kFormats) {
+    if (static_cast<uint32_t>(info.ggml_type) == ggml_type) return &info;
+  }
+  return nullptr;
+}
+
+const FormatInfo* find_format(std::string_view name) {
+  for (const FormatInfo& info : kFormats) {
+    if (name == info.name) return &info;
+  }
+  return nullptr;
+}
+
+int64_t row_bytes(Format format, int64_t cols) {
+  const FormatInfo& info = format_info(format);
+  if (cols < 0 || cols % info.block_size != 0) {
+    fail_load("A row of %lld elements cannot be stored as %s, needed is a multiple of %d.",
+              static_cast<long long>(cols), info.name, info.block_size);
+  }
+  return cols / info.block_size * info.block_bytes;
+}
+
+float f16_to_f32(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const uint32_t rest = bits & 0x7fff;
+  if (rest < 0x0400) {  // zero and subnormal: multiples of 2^-24
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f) | sign);
+  }
+  if (rest < 0x7c00) return std::bit_cast<float>(((rest << 13) + (112u << 23)) | sign);
+  return std::bit_cast<float>((rest << 13) | 0x7f800000u | sign);  // infinity and NaN
+}
+
+uint16_t f32_to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  uint32_t rest = bits & 0x7fffffff;
+  if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00 | ((rest >> 13) & 0x3ff));
+  if (rest >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00);  // 65536 and above
+  if (rest < 0x38800000u) {  // below 2^-14: the sum's last bit is 2^-24, the addition does the rounding
+    const float sum = std::bit_cast<float>(rest) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - std::bit_cast<uint32_t>(0.5f)));
+  }
+  rest += 0xfffu + ((rest >> 13) & 1);  // to nearest even
+  return static_cast<uint16_t>(sign | ((rest - (112u << 23)) >> 13));
+}
+
+float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+uint16_t f32_to_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
+}
+
+}  // namespace vllm
