@@ -8,8 +8,21 @@
 
 namespace vllm::cpu {
 
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// Part `part` of `parts` nearly equal, contiguous parts of 0 .. n - 1, cut at multiples of `grain`.
+inline Range share(int64_t n, int part, int parts, int64_t grain = 1) {
+  const int64_t units = (n + grain - 1) / grain;
+  const int64_t begin = units * part / parts * grain, end = units * (part + 1) / parts * grain;
+  return {begin < n ? begin : n, end < n ? end : n};
+}
+
 class ThreadPool {
  public:
+  /// Throws Error(Runtime) when the system refuses a thread.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -17,7 +30,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs job(thread index) on every thread and returns when all have finished. `job` must not throw.
+  /// Runs job(thread index) on every thread and returns when all have finished. `job` must not throw. One thread calls
+  /// at a time, and never from inside a job.
   template <class Job>
   void run(Job&& job) {
     run_erased([](void* p, int thread) { (*static_cast<std::remove_reference_t<Job>*>(p))(thread); },
@@ -27,8 +41,17 @@ class ThreadPool {
  private:
   using Function = void (*)(void*, int);
   void run_erased(Function function, void* argument);
+  void work(int thread);
+  void stop();
+
   int threads_;
-  // completed by the implementation
+  bool spin_;  // false when threads outnumber cores: a spinning thread would hold up the one it waits for
+  Function function_ = nullptr;
+  void* argument_ = nullptr;
+  std::vector<std::thread> workers_;
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // counts jobs; workers wait for it to change
+  alignas(64) std::atomic<uint32_t> left_{0};   // workers still in the current job
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace vllm::cpu
