@@ -1,0 +1,297 @@
+#include "device/cpu/matmul.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <vector>
+
+#include "base/error.h"
+#include "device/cpu/matmul_kernels.h"
+#include "device/cpu/pack.h"
+#include "device/cpu/pack_layout.h"
+
+namespace vllm::cpu {
+namespace {
+
+const Kernels& kernels_of(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::Avx512Bf16: return kAvx512Bf16Kernels;
+    case Isa::Avx512: return kAvx512Kernels;
+    case Isa::Avx2: return kAvx2Kernels;
+    case Isa::Baseline: break;
+  }
+#endif
+  (void)isa;
+  return kBaselineKernels;
+}
+
+/// 64-byte aligned, grows, keeps nothing when it grows.
+class AlignedBuffer {
+ public:
+  ~AlignedBuffer() { release(); }
+  void reserve(size_t bytes) {
+    if (bytes <= bytes_) return;
+    release();
+    bytes = std::max(bytes + bytes / 4, size_t{4096});
+    data_ = ::operator new(bytes, std::align_val_t{64}, std::nothrow);
+    if (!data_) fail_runtime("The memory for the activations of a matrix product, %zu bytes, cannot be allocated.", bytes);
+    bytes_ = bytes;
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void release() {
+    ::operator delete(data_, std::align_val_t{64});
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+struct TokenTile {
+  int64_t first;
+  TileShape shape;
+  int tokens() const { return kTileTokens[shape]; }
+};
+
+/// One form of the activations of a call.
+struct Activations {
+  bool used = false;
+  std::vector<TokenTile> tiles;
+  std::vector<size_t> block_start;  // index of the first tile of each token block, and the end
+  AlignedBuffer x, scale, start, sum;
+  int64_t token_bytes = 0;  // of x
+  int64_t blocks = 0;       // of 32 inputs
+};
+
+bool is_int8(Scheme scheme) { return scheme >= Scheme::Int8x32; }
+
+/// Bytes of a token's activations; rows of bf16 and f32 are padded to an even number of inputs.
+int64_t token_bytes(Scheme scheme, int64_t cols) {
+  if (is_int8(scheme)) return cols;
+  return (cols + 1) / 2 * (scheme == Scheme::BF16 ? 4 : 8);
+}
+
+/// Few tokens meet each panel as it comes from memory, so the shapes with prefetch serve them.
+constexpr int64_t kFewTokens = 16;
+
+TileShape next_shape(Scheme scheme, int64_t rows, int64_t left) {
+  if (is_int8(scheme)) {
+    if (rows == 16) return kTile16;
+    if (left >= 8) return rows <= kFewTokens ? kTile8Prefetch : kTile8;
+  } else {
+    if (left >= 12 && left != 16) return kTile12;
+    if (left >= 8) return kTile8;
+  }
+  return left >= 4 ? kTile4 : left >= 2 ? kTile2 : kTile1;
+}
+
+/// Cuts the rows into token blocks, whose activations are meant to stay in the second-level cache, and those into tiles.
+void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t block_rows) {
+  a.used = true;
+  a.token_bytes = token_bytes(scheme, cols);
+  a.blocks = cols / 32;
+  a.tiles.clear();
+  a.block_start.clear();
+  for (int64_t begin = 0; begin < rows; begin += block_rows) {
+    a.block_start.push_back(a.tiles.size());
+    const int64_t end = std::min(rows, begin + block_rows);
+    for (int64_t first = begin; first < end;) {
+      a.tiles.push_back({first, next_shape(scheme, rows, end - first)});
+      first += a.tiles.back().tokens();
+    }
+  }
+  a.block_start.push_back(a.tiles.size());
+  a.x.reserve(static_cast<size_t>(rows * a.token_bytes));
+  if (is_int8(scheme)) {
+    const size_t values = static_cast<size_t>(rows * a.blocks);
+    a.scale.reserve(values * sizeof(float));
+    a.start.reserve(values * 2 * sizeof(int32_t));
+    a.sum.reserve(values * sizeof(float));
+  }
+}
+
+ActivationTile tile_of(const Activations& a, const TokenTile& tile) {
+  const int64_t at = tile.first * a.blocks;
+  return {a.x.as<uint8_t>() + tile.first * a.token_bytes, a.scale.as<float>() + at, a.start.as<int32_t>() + 2 * at,
+          a.sum.as<float>() + at};
+}
+
+}  // namespace
+
+struct MatmulScratch::Impl {
+  Activations activations[kSchemes];
+};
+
+MatmulScratch::MatmulScratch() : impl_(std::make_unique<Impl>()) {}
+MatmulScratch::~MatmulScratch() = default;
+
+size_t MatmulScratch::bytes() const {
+  size_t total = 0;
+  for (const Activations& a : impl_->activations) total += a.x.bytes() + a.scale.bytes() + a.start.bytes() + a.sum.bytes();
+  return total;
+}
+
+namespace {
+
+/// The product of one call, ready to be shared out.
+struct Job {
+  const Kernels& kernels;
+  std::span<const DeviceWeight* const> weights;
+  Activations* activations;
+  const float* bias;
+  bool accumulate;
+  float* out;
+  int64_t ldo;
+
+  /// Panels [begin, end) of weight w, whose first output is column `column`, times the tiles of token block `block`.
+  void panels(size_t w, int64_t column, int64_t begin, int64_t end, size_t block) const {
+    const auto& weight = static_cast<const PackedWeight&>(*weights[w]);
+    const int format = static_cast<int>(weight.format);
+    const int panel_rows = panel_layout(weight.format).rows;
+    const Activations& a = activations[static_cast<int>(kernels.scheme[format])];
+    TileProduct product{};
+    product.cols = weight.cols;
+    product.ldo = ldo;
+    product.accumulate = accumulate;
+    for (int64_t p = begin; p < end; p++) {
+      const int64_t row = p * panel_rows;
+      product.panel = weight.memory.data() + p * weight.panel_stride;
+      product.rows = static_cast<int>(std::min<int64_t>(panel_rows, weight.rows - row));
+      product.bias = bias ? bias + column + row : nullptr;
+      for (size_t i = a.block_start[block]; i < a.block_start[block + 1]; i++) {
+        product.tile = tile_of(a, a.tiles[i]);
+        product.out = out + a.tiles[i].first * ldo + column + row;
+        kernels.product[format][a.tiles[i].shape](product);
+      }
+    }
+  }
+
+  /// The part of `thread` when all panels are cut into neighbouring runs of equal bytes.
+  void part(int thread, int threads) const {
+    int64_t total = 0;
+    for (const DeviceWeight* weight : weights) total += packed_bytes(weight);
+    const int64_t begin = total * thread / threads, end = total * (thread + 1) / threads;
+    int64_t at = 0, column = 0;
+    for (size_t w = 0; w < weights.size(); w++) {
+      const auto& weight = static_cast<const PackedWeight&>(*weights[w]);
+      const auto cut = [&](int64_t target) {
+        return std::clamp<int64_t>((target - at + weight.panel_stride - 1) / weight.panel_stride, 0, weight.panels);
+      };
+      panels(w, column, cut(begin), cut(end), 0);
+      at += packed_bytes(&weight);
+      column += weight.rows;
+    }
+  }
+
+  /// Takes (token block, panel) items until none is left.
+  void take(std::atomic<int64_t>& next, int64_t panels_of_all, int64_t items) const {
+    for (int64_t item = next.fetch_add(1); item < items; item = next.fetch_add(1)) {
+      int64_t p = item % panels_of_all, column = 0;
+      size_t w = 0;
+      for (; p >= packed(w).panels; w++) {
+        p -= packed(w).panels;
+        column += packed(w).rows;
+      }
+      panels(w, column, p, p + 1, static_cast<size_t>(item / panels_of_all));
+    }
+  }
+
+  const PackedWeight& packed(size_t w) const { return static_cast<const PackedWeight&>(*weights[w]); }
+  static int64_t packed_bytes(const DeviceWeight* weight) {
+    const auto& packed = static_cast<const PackedWeight&>(*weight);
+    return packed.panels * packed.panel_stride;
+  }
+};
+
+/// Below this many values to read, waking other threads costs more than it saves.
+constexpr int64_t kAloneValues = 16384;
+
+}  // namespace
+
+void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x, int64_t ldx,
+            int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo, MatmulScratch& scratch) {
+  if (rows == 0 || weights.empty()) return;
+  const Kernels& kernels = kernels_of(isa);
+  const int64_t cols = weights[0]->cols;
+  Job job{kernels, weights, scratch.impl_->activations, bias, accumulate, out, ldo};
+  int64_t panels = 0, bytes = 0;
+  bool used[kSchemes] = {};
+  for (const DeviceWeight* weight : weights) {
+    const auto& packed = static_cast<const PackedWeight&>(*weight);
+    if (packed.panels == 0) fail_runtime("A weight that was packed for lookups only cannot be multiplied with.");
+    if (packed.cols != cols) {
+      fail_runtime("Stacked weights have %lld and %lld columns; they must be equal.", static_cast<long long>(cols),
+                   static_cast<long long>(packed.cols));
+    }
+    used[static_cast<int>(kernels.scheme[static_cast<int>(packed.format)])] = true;
+    panels += packed.panels;
+    bytes += Job::packed_bytes(weight);
+  }
+
+  // One token block length for all schemes, set by the widest in use; a multiple of the tiles of 8 and 12.
+  int64_t widest = 1;
+  for (int s = 0; s < kSchemes; s++) {
+    if (used[s]) widest = std::max(widest, token_bytes(static_cast<Scheme>(s), cols));
+  }
+  constexpr int64_t kBlockBytes = int64_t{768} << 10;
+  const int64_t block_rows = std::max<int64_t>(96, kBlockBytes / widest / 48 * 48);
+  int64_t tiles = 0;
+  for (int s = 0; s < kSchemes; s++) {
+    Activations& a = scratch.impl_->activations[s];
+    a.used = used[s];
+    if (used[s]) plan(a, static_cast<Scheme>(s), rows, cols, block_rows);
+    if (used[s]) tiles += static_cast<int64_t>(a.tiles.size());
+  }
+  const auto prepare = [&](int64_t tile) {
+    for (int s = 0; s < kSchemes; s++) {
+      const Activations& a = scratch.impl_->activations[s];
+      if (!a.used) continue;
+      if (tile >= static_cast<int64_t>(a.tiles.size())) {
+        tile -= static_cast<int64_t>(a.tiles.size());
+        continue;
+      }
+      const TokenTile& t = a.tiles[static_cast<size_t>(tile)];
+      kernels.prepare[s](x + t.first * ldx, ldx, t.tokens(), cols, tile_of(a, t));
+      return;
+    }
+  };
+  if (rows * cols < kAloneValues) {
+    for (int64_t i = 0; i < tiles; i++) prepare(i);
+  } else {
+    std::atomic<int64_t> next{0};
+    pool.run([&](int) {
+      for (int64_t i = next.fetch_add(1); i < tiles; i = next.fetch_add(1)) prepare(i);
+    });
+  }
+
+  if (rows <= kFewTokens && bytes * rows < kAloneValues) {
+    job.part(0, 1);
+  } else if (rows <= kFewTokens) {
+    pool.run([&](int thread) { job.part(thread, pool.threads()); });
+  } else {
+    std::atomic<int64_t> next{0};
+    const int64_t items = panels * ((rows + block_rows - 1) / block_rows);
+    pool.run([&](int) { job.take(next, panels, items); });
+  }
+}
+
+void embed_row(const DeviceWeight& table, int32_t id, float scale, float* out) {
+  const auto& packed = static_cast<const PackedWeight&>(table);
+  if (id < 0 || id >= table.rows) {
+    fail_argument("Token id %d is outside the embedding table of %lld rows.", id, static_cast<long long>(table.rows));
+  }
+  const int64_t stride = row_bytes(table.format, table.cols);
+  format_info(table.format).decode(packed.file_rows + id * stride, table.cols, out);
+  if (scale != 1.0f) {
+    for (int64_t k = 0; k < table.cols; k++) out[k] *= scale;
+  }
+}
+
+}  // namespace vllm::cpu

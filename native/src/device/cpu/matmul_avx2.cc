@@ -1,0 +1,63 @@
+// matmul with AVX2, FMA and F16C.
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace vllm::cpu {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 8;
+  static constexpr int kRegisters = 16;
+  static constexpr bool kSignedBytes = true;
+  static constexpr bool kBf16Dots = false;
+  typedef float Float __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef int32_t Int __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef uint32_t Word __attribute__((vector_size(32), aligned(4), may_alias));
+
+  static Float splat(float v) { return _mm256_set1_ps(v); }
+  static Int splat_int(const int32_t* p) { return (Int)_mm256_set1_epi32(*p); }
+  static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  static Float half(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+  static Float bytes(const uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+  }
+  static Float signed_bytes(const uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+  }
+
+  /// vpmaddubsw adds two products in 16 bits. Signed weights pass their sign to x: 2 * 128 * 127 fits. Unsigned ones of at
+  /// most `kMax` leave room for the sums of several vectors: 2 * 127 * kMax each.
+  template <int kMax, int n>
+  static Int dots(const Word* w, const int8_t* x, Int sum) {
+    constexpr int kChain = kMax > 63 ? 1 : kMax > 31 ? 2 : kMax > 15 ? 4 : 8;
+    constexpr int kStep = kChain < n ? kChain : n;
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i += kStep) {
+      __m256i pairs = _mm256_setzero_si256();
+#pragma GCC unroll 8
+      for (int j = i; j < i + kStep; j++) {
+        __m256i four = _mm256_castps_si256(_mm256_broadcast_ss((const float*)(x + 4 * j)));
+        __m256i a = (__m256i)w[j];
+        if (kMax > 63) {
+          four = _mm256_sign_epi8(four, a);
+          a = _mm256_abs_epi8(a);
+        }
+        const __m256i products = _mm256_maddubs_epi16(a, four);
+        pairs = j == i ? products : _mm256_add_epi16(pairs, products);
+      }
+      sum += (Int)_mm256_madd_epi16(pairs, ones);
+    }
+    return sum;
+  }
+};
+
+}  // namespace
+}  // namespace vllm::cpu
+
+#include "device/cpu/matmul_tiles-inl.h"
+
+namespace vllm::cpu {
+constinit const Kernels kAvx2Kernels = make_kernels();
+}

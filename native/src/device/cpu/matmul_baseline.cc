@@ -1,0 +1,71 @@
+// matmul for any machine: 16-byte vectors, as the compiler makes them from plain operators.
+#include <cstdint>
+#include <cstring>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace vllm::cpu {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 4;
+  static constexpr int kRegisters = 16;
+  static constexpr bool kSignedBytes = false;
+  static constexpr bool kBf16Dots = false;
+  typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef uint32_t Word __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef int16_t Short __attribute__((vector_size(16), aligned(4), may_alias));
+
+  static Float splat(float v) { return Float{v, v, v, v}; }
+  static Int splat_int(const int32_t* p) { return Int{*p, *p, *p, *p}; }
+  static Float fma(Float a, Float b, Float c) { return a * b + c; }
+  static Float half(const uint8_t* p) {
+    uint16_t h[4];
+    std::memcpy(h, p, 8);
+    const Word bits = {h[0], h[1], h[2], h[3]};
+    // The exponent's bias grows from 15 to 127; multiplying also puts subnormal numbers right.
+    const Float magnitude = (Float)((bits & 0x7fffu) << 13) * 0x1p112f;
+    const Word not_finite = (Word)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+    return (Float)((Word)magnitude | not_finite | (bits & 0x8000u) << 16);
+  }
+  static Float bytes(const uint8_t* p) {
+    return Float{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
+  }
+  static Float signed_bytes(const uint8_t* p) {
+    const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
+    return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
+  }
+
+  /// start + the products of neighbouring 16-bit values, none above 255 * 127.
+  static Int pair_products(Short a, Short b, Int start) {
+#if defined(__SSE2__)
+    return start + (Int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    const Short product = a * b;
+    return start + ((Int)((Word)product << 16) >> 16) + ((Int)product >> 16);
+#endif
+  }
+  template <int kMax, int n>
+  static Int dots(const Word* w, const int8_t* x, Int sum) {
+    for (int i = 0; i < n; i++) {
+      int32_t four;
+      std::memcpy(&four, x + 4 * i, 4);
+      const Int all = splat_int(&four);
+      const Short even = (Short)all << 8 >> 8, odd = (Short)all >> 8;
+      sum = pair_products((Short)(w[i] & 0x00ff00ffu), even, sum);
+      sum = pair_products((Short)(w[i] >> 8 & 0x00ff00ffu), odd, sum);
+    }
+    return sum;
+  }
+};
+
+}  // namespace
+}  // namespace vllm::cpu
+
+#include "device/cpu/matmul_tiles-inl.h"
+
+namespace vllm::cpu {
+constinit const Kernels kBaselineKernels = make_kernels();
+}

@@ -1,0 +1,421 @@
+// The products and the activation tiles, written once over the vectors of an instruction set. A matmul_<isa>.cc file
+// defines `struct Simd` in vllm::cpu and an anonymous namespace and then includes this file; nothing here may have
+// external linkage, for each copy is compiled with other instructions.
+//
+// Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any alignment;
+//   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
+//   half(p), bytes(p), signed_bytes(p): kLanes f16, uint8, int8 as f32;
+//   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x each;
+//   kSignedBytes: dots<255, n> takes signed bytes instead;
+//   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
+#include <cstring>
+
+#include "device/cpu/matmul_kernels.h"
+#include "device/cpu/pack_layout.h"
+
+namespace vllm::cpu {
+namespace {
+
+using Float = Simd::Float;
+using Int = Simd::Int;
+using Word = Simd::Word;
+constexpr int kLanes = Simd::kLanes;
+
+inline Word load_words(const uint8_t* p) { return *reinterpret_cast<const Word*>(p); }
+inline Float load_floats(const void* p) { return *static_cast<const Float*>(p); }
+inline void store_floats(float* p, Float v) { *reinterpret_cast<Float*>(p) = v; }
+
+/// Adds a tile's results, [tokens][panel rows], to the output.
+__attribute__((noinline)) void finish(const TileProduct& p, const float* c, int tokens, int panel_rows) {
+  for (int t = 0; t < tokens; t++, c += panel_rows) {
+    float* out = p.out + t * p.ldo;
+    int r = 0;
+    for (; r + kLanes <= p.rows; r += kLanes) {
+      Float v = load_floats(c + r);
+      if (p.bias) v += load_floats(p.bias + r);
+      if (p.accumulate) v += load_floats(out + r);
+      store_floats(out + r, v);
+    }
+    for (; r < p.rows; r++) {
+      float v = c[r];
+      if (p.bias) v += p.bias[r];
+      if (p.accumulate) v += out[r];
+      out[r] = v;
+    }
+  }
+}
+
+constexpr int max_byte(Format f) {
+  return f == Format::Q8_0 ? 255 : f == Format::Q6_K ? 63 : panel_layout(f).block_bytes == 320 ? 31 : 15;
+}
+
+/// Lanes `first`.. of the 8 vectors of block g of a group.
+template <Format f>
+inline __attribute__((always_inline)) void load_block(const uint8_t* group, int g, int first, Word w[8]) {
+  constexpr PanelLayout layout = panel_layout(f);
+  const uint8_t* p = group + layout.data + g * layout.block_bytes + 4 * first;
+  if constexpr (f == Format::Q8_0) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+      w[i] = load_words(p + 64 * i);
+      if (Simd::kSignedBytes) w[i] ^= 0x80808080u;
+    }
+    return;
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    const Word v = load_words(p + 64 * i);
+    w[i] = v & 0x0f0f0f0fu;
+    w[i + 4] = v >> 4 & 0x0f0f0f0fu;
+  }
+  if constexpr (f == Format::Q6_K) {
+    const Word a = load_words(p + 256), b = load_words(p + 320);
+    w[0] |= a << 4 & 0x30303030u;
+    w[1] |= a << 2 & 0x30303030u;
+    w[2] |= a & 0x30303030u;
+    w[3] |= a >> 2 & 0x30303030u;
+    w[4] |= b << 4 & 0x30303030u;
+    w[5] |= b << 2 & 0x30303030u;
+    w[6] |= b & 0x30303030u;
+    w[7] |= b >> 2 & 0x30303030u;
+  } else if constexpr (layout.block_bytes == 320) {
+    const Word h = load_words(p + 256);
+    w[0] |= h << 4 & 0x10101010u;
+    w[1] |= h << 3 & 0x10101010u;
+    w[2] |= h << 2 & 0x10101010u;
+    w[3] |= h << 1 & 0x10101010u;
+    w[4] |= h & 0x10101010u;
+    w[5] |= h >> 1 & 0x10101010u;
+    w[6] |= h >> 2 & 0x10101010u;
+    w[7] |= h >> 3 & 0x10101010u;
+  }
+}
+
+/// Scale of block g, and its minimum or (Q6_K) the scale of its second half.
+template <Format f>
+inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int g, int first, Float& scale, Float& second) {
+  if constexpr (!is_k_quant(f)) {
+    scale = Simd::half(group + 32 * g + 2 * first);
+    second = panel_layout(f).minimum ? Simd::half(group + 64 + 32 * g + 2 * first) : scale;
+  } else {
+    const Float d = Simd::half(group + 2 * first);
+    if constexpr (f == Format::Q6_K) {
+      scale = d * Simd::signed_bytes(group + 64 + 32 * g + first);
+      second = d * Simd::signed_bytes(group + 80 + 32 * g + first);
+    } else {
+      scale = d * Simd::bytes(group + 64 + 16 * g + first);
+      second = -(Simd::half(group + 32 + 2 * first) * Simd::bytes(group + 192 + 16 * g + first));
+    }
+  }
+}
+
+/// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the same order
+/// in every tile shape: that makes a result independent of the shape.
+template <Format f, int T, int kPrefetch>
+__attribute__((noinline)) void quantised_product(const TileProduct& product) {
+  constexpr PanelLayout layout = panel_layout(f);
+  constexpr bool kGrouped = is_k_quant(f);  // Int8x256: the activation scale multiplies once a group
+  constexpr int kGroup = layout.group_inputs / 32;
+  constexpr int kParts = 16 / kLanes;
+  constexpr bool kOffset = layout.offset_bits >= 0 && !(f == Format::Q8_0 && Simd::kSignedBytes);
+  constexpr int kMax = max_byte(f);
+  Float acc[kParts][T];
+  alignas(64) float total[T * 16];  // f32 sums; with kGrouped of the groups so far
+#pragma GCC unroll 64
+  for (int i = 0; i < kParts * T; i++) acc[i / T][i % T] = Float{};
+  if (kGrouped) std::memset(total, 0, sizeof total);
+
+  const int64_t blocks = product.cols / 32;
+  const uint8_t* group = product.panel;
+  const int8_t* x = static_cast<const int8_t*>(product.tile.x);
+  const float* x_scale = product.tile.scale;
+  const float* x_sum = product.tile.sum;
+  const int32_t* start = product.tile.start;
+  int g = 0;
+  for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 2 * T) {
+    const uint8_t* ahead = group + layout.data + g * layout.block_bytes + kPrefetch;
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; part++) {
+      Word w[8];
+      Float scale, second;
+      load_block<f>(group, g, part * kLanes, w);
+      load_scales<f>(group, g, part * kLanes, scale, second);
+#pragma GCC unroll 16
+      for (int t = 0; t < T; t++) {
+        if constexpr (kPrefetch > 0) {
+          if (part == 0) {
+            constexpr int kLines = layout.block_bytes / 64 + 1;
+#pragma GCC unroll 4
+            for (int i = t * kLines / T; i < (t + 1) * kLines / T; i++) __builtin_prefetch(ahead + 64 * i);
+          }
+        }
+        const int8_t* q = x + 32 * t;
+        Int sum{};
+        if (kOffset) sum = Simd::splat_int(start + 2 * t) << (kOffset ? layout.offset_bits : 0);
+        if constexpr (f == Format::Q6_K) {
+          const Int sum_high = Simd::dots<kMax, 4>(
+              w + 4, q + 16, Simd::splat_int(start + 2 * t + 1) << layout.offset_bits);
+          sum = Simd::dots<kMax, 4>(w, q, sum);
+          acc[part][t] = Simd::fma(__builtin_convertvector(sum_high, Float), second, acc[part][t]);
+          acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), scale, acc[part][t]);
+        } else {
+          if constexpr (T <= 2) {  // two chains, for the latency of the dots
+            sum = Simd::dots<kMax, 4>(w, q, sum) + Simd::dots<kMax, 4>(w + 4, q + 16, Int{});
+          } else {
+            sum = Simd::dots<kMax, 8>(w, q, sum);
+          }
+          const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
+          acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), s, acc[part][t]);
+        }
+        if (layout.minimum) acc[part][t] = Simd::fma(second, Simd::splat(x_sum[t]), acc[part][t]);
+      }
+    }
+    if (++g < kGroup) continue;
+    g = 0;
+    group += layout.group_bytes;
+    if constexpr (kGrouped) {
+#pragma GCC unroll 4
+      for (int part = 0; part < kParts; part++) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; t++) {
+          float* sum = total + 16 * t + part * kLanes;
+          store_floats(sum, Simd::fma(acc[part][t], Simd::splat(x_scale[t]), load_floats(sum)));
+          acc[part][t] = Float{};
+        }
+      }
+    }
+  }
+  if constexpr (!kGrouped) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; part++) {
+#pragma GCC unroll 16
+      for (int t = 0; t < T; t++) store_floats(total + 16 * t + part * kLanes, acc[part][t]);
+    }
+  }
+  finish(product, total, T, 16);
+}
+
+/// One pass: V vectors of rows from lane `first` times the tokens `token`.. of U, over all inputs, in ascending order.
+template <Format f, int T, int V, int U, class S = Simd>
+inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int64_t cols, const void* x, int first, int token,
+                                                      float* c) {
+  Float acc[V][U];
+#pragma GCC unroll 64
+  for (int i = 0; i < V * U; i++) acc[i / U][i % U] = Float{};
+  if constexpr (f == Format::BF16 && S::kBf16Dots) {
+    const uint8_t* w = panel + 4 * first;
+    const int32_t* pairs = static_cast<const int32_t*>(x) + token;
+    for (int64_t k = 0; k < cols; k += 2, w += 128, pairs += T) {
+      Word row[V];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v++) row[v] = load_words(w + 4 * kLanes * v);
+#pragma GCC unroll 16
+      for (int t = 0; t < U; t++) {
+        const Int pair = Simd::splat_int(pairs + t);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) acc[v][t] = S::bf16_dot(acc[v][t], row[v], pair);
+      }
+    }
+  } else if constexpr (f == Format::BF16) {
+    const uint8_t* w = panel + 4 * first;
+    const float* values = static_cast<const float*>(x) + token;
+    for (int64_t k = 0; k < cols; k += 2, w += 128, values += 2 * T) {
+      Float even[V], odd[V];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v++) {
+        const Word both = load_words(w + 4 * kLanes * v);
+        even[v] = (Float)(both << 16);
+        odd[v] = (Float)(both & 0xffff0000u);
+      }
+#pragma GCC unroll 16
+      for (int t = 0; t < U; t++) {
+        const Float a = Simd::splat(values[t]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) acc[v][t] = Simd::fma(even[v], a, acc[v][t]);
+      }
+#pragma GCC unroll 16
+      for (int t = 0; t < U; t++) {
+        const Float b = Simd::splat(values[T + t]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) acc[v][t] = Simd::fma(odd[v], b, acc[v][t]);
+      }
+    }
+  } else {
+    constexpr int kSize = f == Format::F32 ? 4 : 2;
+    const uint8_t* w = panel + kSize * first;
+    const float* values = static_cast<const float*>(x) + token;
+    for (int64_t k = 0; k < cols; k++, w += 32 * kSize, values += T) {
+      Float row[V];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v++) {
+        const uint8_t* p = w + kSize * kLanes * v;
+        row[v] = f == Format::F32 ? load_floats(p) : Simd::half(p);
+      }
+#pragma GCC unroll 16
+      for (int t = 0; t < U; t++) {
+        const Float a = Simd::splat(values[t]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) acc[v][t] = Simd::fma(row[v], a, acc[v][t]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < V; v++) {
+#pragma GCC unroll 16
+    for (int t = 0; t < U; t++) store_floats(c + (token + t) * 32 + first + v * kLanes, acc[v][t]);
+  }
+}
+
+/// The accumulators of a pass fit the registers, so that a tile may take several passes.
+template <Format f, int T>
+__attribute__((noinline)) void float_product(const TileProduct& product) {
+  constexpr bool kWide = Simd::kRegisters >= 32;
+  constexpr int V = kWide || T > 2 ? 2 : 32 / kLanes;
+  constexpr int U = kWide || T <= 4 ? T : T == 8 ? 4 : 6;
+  alignas(64) float c[T * 32];
+  for (int first = 0; first < 32; first += V * kLanes) {
+    for (int token = 0; token < T; token += U) {
+      float_pass<f, T, V, U>(product.panel, product.cols, product.tile.x, first, token, c);
+    }
+  }
+  finish(product, c, T, 32);
+}
+
+uint32_t float_bits(float v) {
+  uint32_t bits;
+  std::memcpy(&bits, &v, 4);
+  return bits;
+}
+
+void prepare_f32(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
+  float* out = static_cast<float*>(tile.x);
+  for (int t = 0; t < tokens; t++) {
+    const float* row = x + t * ldx;
+    for (int64_t k = 0; k < cols; k++) out[k * tokens + t] = row[k];
+    if (cols % 2) out[cols * tokens + t] = 0;
+  }
+}
+
+/// Nearest even; a NaN stays one.
+inline uint32_t bf16_bits(float v) {
+  const uint32_t bits = float_bits(v);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded;
+}
+
+void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
+  uint32_t* out = static_cast<uint32_t*>(tile.x);
+  const int64_t pairs = cols / 2;
+  for (int t = 0; t < tokens; t++) {
+    const float* row = x + t * ldx;
+    for (int64_t k0 = 0; k0 < pairs; k0 += 16) {
+      uint32_t pair[16];
+      if (k0 + 16 <= pairs) {
+        for (int i = 0; i < 16; i++) {
+          pair[i] = bf16_bits(row[2 * (k0 + i)]) | bf16_bits(row[2 * (k0 + i) + 1]) << 16;
+        }
+        for (int i = 0; i < 16; i++) out[(k0 + i) * tokens + t] = pair[i];
+      } else {
+        for (int64_t k = k0; k < pairs; k++) out[k * tokens + t] = bf16_bits(row[2 * k]) | bf16_bits(row[2 * k + 1]) << 16;
+      }
+    }
+    if (cols % 2) out[pairs * tokens + t] = bf16_bits(row[cols - 1]);
+  }
+}
+
+/// 127 / `top` overflows below this; such values count as zero.
+constexpr float kSmallestTop = 1e-36f;
+
+template <int kGroup>  // blocks of 32 under one scale
+void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
+  int8_t* out = static_cast<int8_t*>(tile.x);
+  const int64_t blocks = cols / 32;
+  for (int t = 0; t < tokens; t++) {
+    const float* row = x + t * ldx;
+    for (int64_t b0 = 0; b0 < blocks; b0 += kGroup) {
+      // As integers the magnitudes are in order, with infinity and NaN above all numbers.
+      int32_t top_bits = 0;
+      for (int k = 0; k < 32 * kGroup; k++) {
+        const int32_t bits = static_cast<int32_t>(float_bits(row[32 * b0 + k]) & 0x7fffffff);
+        top_bits = bits > top_bits ? bits : top_bits;
+      }
+      float top;
+      std::memcpy(&top, &top_bits, 4);
+      const bool finite = top_bits < 0x7f800000;
+      const bool zero = top < kSmallestTop;
+      const float scale = !finite ? __builtin_nanf("") : zero ? 0 : top / 127;
+      const float inverse = !finite || zero ? 0 : 127 / top;
+      for (int64_t b = b0; b < b0 + kGroup; b++) {
+        const int64_t at = b * tokens + t;
+        int8_t* q = out + 32 * at;
+        int32_t values[32];
+        if (finite) {
+          // Adding 1.5 * 2^23 leaves the nearest integer (ties to even) in the low bits.
+          for (int k = 0; k < 32; k++) {
+            values[k] = static_cast<int32_t>(float_bits(row[32 * b + k] * inverse + 12582912.0f)) - 0x4b400000;
+          }
+        } else {
+          std::memset(values, 0, sizeof values);
+        }
+        for (int k = 0; k < 32; k++) q[k] = static_cast<int8_t>(values[k]);
+        int32_t low = 0, high = 0;
+        for (int k = 0; k < 16; k++) low += values[k];
+        for (int k = 16; k < 32; k++) high += values[k];
+        tile.scale[at] = scale;
+        tile.start[2 * at] = kGroup > 1 ? -low : -(low + high);
+        tile.start[2 * at + 1] = kGroup > 1 ? -high : 0;
+        tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(low + high);
+      }
+    }
+  }
+}
+
+constexpr int kPrefetchBytes = 2176;
+
+constexpr Kernels make_kernels() {
+  Kernels k{};
+  k.prepare[static_cast<int>(Scheme::F32)] = prepare_f32;
+  k.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
+  k.prepare[static_cast<int>(Scheme::Int8x32)] = prepare_int8<1>;
+  k.prepare[static_cast<int>(Scheme::Int8x256)] = prepare_int8<8>;
+#define VLLM_FLOAT_FORMAT(name)                                                   \
+  {                                                                               \
+    auto& p = k.product[static_cast<int>(Format::name)];                          \
+    p[kTile1] = float_product<Format::name, 1>;                                   \
+    p[kTile2] = float_product<Format::name, 2>;                                   \
+    p[kTile4] = float_product<Format::name, 4>;                                   \
+    p[kTile8] = float_product<Format::name, 8>;                                   \
+    p[kTile12] = float_product<Format::name, 12>;                                 \
+    k.scheme[static_cast<int>(Format::name)] = Scheme::F32;                       \
+  }
+#define VLLM_QUANTISED_FORMAT(name)                                               \
+  {                                                                               \
+    auto& p = k.product[static_cast<int>(Format::name)];                          \
+    p[kTile1] = quantised_product<Format::name, 1, 0>;                            \
+    p[kTile2] = quantised_product<Format::name, 2, 0>;                            \
+    p[kTile4] = quantised_product<Format::name, 4, 0>;                            \
+    p[kTile8] = quantised_product<Format::name, 8, 0>;                            \
+    p[kTile16] = quantised_product<Format::name, 16, kPrefetchBytes>;             \
+    p[kTile8Prefetch] = quantised_product<Format::name, 8, kPrefetchBytes>;       \
+    k.scheme[static_cast<int>(Format::name)] =                                    \
+        is_k_quant(Format::name) ? Scheme::Int8x256 : Scheme::Int8x32;            \
+  }
+  VLLM_FLOAT_FORMAT(F32)
+  VLLM_FLOAT_FORMAT(F16)
+  VLLM_FLOAT_FORMAT(BF16)
+  VLLM_QUANTISED_FORMAT(Q4_0)
+  VLLM_QUANTISED_FORMAT(Q4_1)
+  VLLM_QUANTISED_FORMAT(Q5_0)
+  VLLM_QUANTISED_FORMAT(Q5_1)
+  VLLM_QUANTISED_FORMAT(Q8_0)
+  VLLM_QUANTISED_FORMAT(Q4_K)
+  VLLM_QUANTISED_FORMAT(Q5_K)
+  VLLM_QUANTISED_FORMAT(Q6_K)
+#undef VLLM_FLOAT_FORMAT
+#undef VLLM_QUANTISED_FORMAT
+  if (Simd::kBf16Dots) k.scheme[static_cast<int>(Format::BF16)] = Scheme::BF16;
+  return k;
+}
+
+}  // namespace
+}  // namespace vllm::cpu

@@ -1,0 +1,228 @@
+#include "device/cpu/pack.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "device/cpu/matmul.h"
+#include "device/cpu/pack_layout.h"
+
+namespace vllm::cpu {
+namespace {
+
+uint32_t load32(const uint8_t* p) {
+  uint32_t v;
+  std::memcpy(&v, p, 4);
+  return v;
+}
+void store32(uint8_t* p, uint32_t v) { std::memcpy(p, &v, 4); }
+
+/// 32 nibbles as bytes, in the order of the inputs, into the low and high nibbles of `out`, 64 bytes apart.
+void put_nibbles(const uint32_t q[8], uint8_t* out) {
+  for (int i = 0; i < 4; i++) store32(out + 64 * i, q[i] | q[i + 4] << 4);
+}
+
+/// The nibbles of Q4_0, Q4_1, Q5_0 and Q5_1 are paired in the file as in the panel.
+void copy_nibbles(const uint8_t* in, uint8_t* out) {
+  for (int i = 0; i < 4; i++) store32(out + 64 * i, load32(in + 4 * i));
+}
+
+/// Bit 4i + c of `bits` becomes bit i of byte c.
+uint32_t spread_bits(uint32_t bits) {
+  uint32_t out = 0;
+  for (int c = 0; c < 4; c++) {
+    uint32_t x = bits >> c & 0x11111111;
+    x = (x | x >> 3) & 0x03030303;
+    x = (x | x >> 6) & 0x000f000f;
+    x = (x | x >> 12) & 0xff;
+    out |= x << 8 * c;
+  }
+  return out;
+}
+
+/// The eight (scale, minimum) pairs of Q4_K and Q5_K, six bits each, from 12 bytes.
+void unpack_scales(const uint8_t* s, uint8_t scale[8], uint8_t minimum[8]) {
+  for (int j = 0; j < 4; j++) {
+    scale[j] = s[j] & 63;
+    minimum[j] = s[j + 4] & 63;
+    scale[j + 4] = (s[j + 8] & 15) | (s[j] >> 6) << 4;
+    minimum[j + 4] = s[j + 8] >> 4 | (s[j + 4] >> 6) << 4;
+  }
+}
+
+/// Block `b` (of 32 inputs) of a file row into row `r` of its group.
+template <Format f>
+void pack_block(const uint8_t* in, int64_t b, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(f);
+  const int g = static_cast<int>(b % 2);
+  uint8_t* data = group + layout.data + g * layout.block_bytes + 4 * r;
+  std::memcpy(group + 32 * g + 2 * r, in, 2);
+  if constexpr (layout.minimum) std::memcpy(group + 64 + 32 * g + 2 * r, in + 2, 2);
+  in += layout.minimum ? 4 : 2;
+  if constexpr (f == Format::Q8_0) {
+    for (int i = 0; i < 8; i++) store32(data + 64 * i, load32(in + 4 * i) ^ 0x80808080);
+  } else if constexpr (f == Format::Q5_0 || f == Format::Q5_1) {
+    copy_nibbles(in + 4, data);
+    store32(data + 256, spread_bits(load32(in)));
+  } else {
+    copy_nibbles(in, data);
+  }
+}
+
+/// A superblock of 256 inputs of a file row into row `r` of its group.
+template <Format f>
+void pack_superblock(const uint8_t* in, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(f);
+  uint8_t* data = group + layout.data + 4 * r;
+  if constexpr (f == Format::Q6_K) {
+    const uint8_t* scale = in + 192;
+    std::memcpy(group + 2 * r, in + 208, 2);
+    for (int g = 0; g < 8; g++, data += layout.block_bytes) {
+      group[64 + 32 * g + r] = scale[2 * g];
+      group[80 + 32 * g + r] = scale[2 * g + 1];
+      const int n = g / 4, k = g % 4;
+      uint32_t q[8], high[2] = {0, 0};
+      for (int i = 0; i < 8; i++) {
+        q[i] = load32(in + 64 * n + 32 * (k & 1) + 4 * i) >> (k < 2 ? 0 : 4) & 0x0f0f0f0f;
+        high[i / 4] |= (load32(in + 128 + 32 * n + 4 * i) >> 2 * k & 0x03030303) << 2 * (i % 4);
+      }
+      put_nibbles(q, data);
+      store32(data + 256, high[0]);
+      store32(data + 320, high[1]);
+    }
+  } else {
+    uint8_t scale[8], minimum[8];
+    unpack_scales(in + 4, scale, minimum);
+    std::memcpy(group + 2 * r, in, 2);
+    std::memcpy(group + 32 + 2 * r, in + 2, 2);
+    const uint8_t* nibbles = in + (f == Format::Q5_K ? 48 : 16);
+    for (int g = 0; g < 8; g++, data += layout.block_bytes) {
+      group[64 + 16 * g + r] = scale[g];
+      group[192 + 16 * g + r] = minimum[g];
+      uint32_t q[8], bits = 0;
+      for (int i = 0; i < 8; i++) {
+        q[i] = load32(nibbles + 32 * (g / 2) + 4 * i) >> 4 * (g % 2) & 0x0f0f0f0f;
+        if constexpr (f == Format::Q5_K) bits |= (load32(in + 16 + 4 * i) >> g & 0x01010101) << i;
+      }
+      put_nibbles(q, data);
+      if constexpr (f == Format::Q5_K) store32(data + 256, bits);
+    }
+  }
+}
+
+template <Format f>
+void pack_quantised(const uint8_t* in, int64_t stride, int rows, int64_t cols, uint8_t* out) {
+  constexpr PanelLayout layout = panel_layout(f);
+  constexpr int blocks_of_group = is_k_quant(f) ? 1 : 2;
+  const int64_t block_inputs = is_k_quant(f) ? 256 : 32;
+  const int64_t blocks = cols / block_inputs, block_bytes = stride / blocks;
+  for (int64_t b = 0; b < blocks; b++) {
+    uint8_t* group = out + b / blocks_of_group * layout.group_bytes;
+    for (int r = 0; r < rows; r++) {
+      const uint8_t* block = in + r * stride + b * block_bytes;
+      if constexpr (is_k_quant(f)) {
+        pack_superblock<f>(block, r, group);
+      } else {
+        pack_block<f>(block, b, r, group);
+      }
+    }
+  }
+}
+
+/// Transposes values of `size` bytes (BF16: pairs of them).
+template <int size>
+void pack_float(const uint8_t* in, int64_t stride, int rows, int64_t row_bytes, uint8_t* out) {
+  const int64_t whole = row_bytes / size;
+  constexpr int64_t kStep = 16;  // values of a row at a time: a cache line or half of one
+  for (int64_t k0 = 0; k0 < whole; k0 += kStep) {
+    const int64_t k1 = std::min(whole, k0 + kStep);
+    for (int r = 0; r < rows; r++) {
+      const uint8_t* row = in + r * stride;
+      for (int64_t k = k0; k < k1; k++) std::memcpy(out + (k * 32 + r) * size, row + k * size, size);
+    }
+  }
+  if (const int64_t rest = row_bytes - whole * size) {
+    for (int r = 0; r < rows; r++) {
+      std::memcpy(out + (whole * 32 + r) * size, in + r * stride + whole * size, static_cast<size_t>(rest));
+    }
+  }
+}
+
+void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int64_t cols, uint8_t* out) {
+  switch (format) {
+    case Format::F32: return pack_float<4>(in, stride, rows, stride, out);
+    case Format::F16: return pack_float<2>(in, stride, rows, stride, out);
+    case Format::BF16: return pack_float<4>(in, stride, rows, stride, out);
+    case Format::Q4_0: return pack_quantised<Format::Q4_0>(in, stride, rows, cols, out);
+    case Format::Q4_1: return pack_quantised<Format::Q4_1>(in, stride, rows, cols, out);
+    case Format::Q5_0: return pack_quantised<Format::Q5_0>(in, stride, rows, cols, out);
+    case Format::Q5_1: return pack_quantised<Format::Q5_1>(in, stride, rows, cols, out);
+    case Format::Q8_0: return pack_quantised<Format::Q8_0>(in, stride, rows, cols, out);
+    case Format::Q4_K: return pack_quantised<Format::Q4_K>(in, stride, rows, cols, out);
+    case Format::Q5_K: return pack_quantised<Format::Q5_K>(in, stride, rows, cols, out);
+    case Format::Q6_K: return pack_quantised<Format::Q6_K>(in, stride, rows, cols, out);
+  }
+}
+
+}  // namespace
+
+PanelMemory::PanelMemory(size_t bytes) {
+  if (bytes == 0) return;
+  constexpr size_t kPage = 4096, kHuge = size_t{2} << 20;
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  const size_t slack = bytes >= kHuge ? kHuge : 0;
+  void* const mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) fail_load("The memory for a packed weight, %zu bytes, cannot be allocated.", bytes);
+  uint8_t* const begin = static_cast<uint8_t*>(mapped);
+  data_ = begin;
+  bytes_ = bytes;
+  if (slack) {
+    const size_t head = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
+    data_ = begin + head;
+    if (head) munmap(begin, head);
+    if (slack - head) munmap(data_ + bytes, slack - head);
+    madvise(data_, bytes, MADV_HUGEPAGE);
+  }
+}
+
+PanelMemory::~PanelMemory() {
+  if (data_) munmap(data_, bytes_);
+}
+
+std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa, bool lookup_only) {
+  const FormatInfo& info = format_info(weight.format);
+  if (weight.rows < 1 || weight.cols < 1 || weight.cols % info.block_size || !weight.data) {
+    fail_load("A %s weight of %lld x %lld values cannot be packed: rows must be positive and columns a multiple of %d.",
+              info.name, static_cast<long long>(weight.rows), static_cast<long long>(weight.cols), info.block_size);
+  }
+  const PanelLayout layout = panel_layout(weight.format);
+  const int64_t stride = row_bytes(weight.format, weight.cols);
+  const int64_t panels = lookup_only ? 0 : (weight.rows + layout.rows - 1) / layout.rows;
+  const int64_t panel_stride = panel_bytes(weight.format, weight.cols);
+  auto packed = std::make_unique<PackedWeight>(weight, static_cast<size_t>(panels * panel_stride));
+  packed->format = weight.format;
+  packed->rows = weight.rows;
+  packed->cols = weight.cols;
+  packed->bytes = packed->memory.bytes();
+  packed->panels = panels;
+  packed->panel_stride = panel_stride;
+  if (panels == 0) return packed;
+
+  std::atomic<int64_t> next{0};
+  const int64_t step = std::max<int64_t>(1, (int64_t{256} << 10) / panel_stride);
+  pool.run([&](int) {
+    for (int64_t p = next.fetch_add(step); p < panels; p = next.fetch_add(step)) {
+      for (int64_t i = p; i < std::min(panels, p + step); i++) {
+        const int rows = static_cast<int>(std::min<int64_t>(layout.rows, weight.rows - i * layout.rows));
+        pack_panel(weight.format, weight.data + i * layout.rows * stride, stride, rows, weight.cols,
+                   packed->memory.data() + i * panel_stride);
+      }
+    }
+  });
+  return packed;
+}
+
+}  // namespace vllm::cpu
