@@ -1,0 +1,62 @@
+// Attention kernels over the paged KV cache, one table an instruction set and cache format. Plain C types only: see
+// simd.h.
+//
+// A row is one query token and head. What is computed of a row, and in which order, depends only on the absolute
+// positions of its keys, so the result has the same bits whatever rows share its tile, batch or step:
+//   - a score is one chain over the dims, an output element one chain over the tokens of a group;
+//   - the running maximum is raised, and sums are rescaled, once a group of kGroup keys;
+//   - each span of kSpan keys starts afresh, and the spans of a row are merged in order;
+//   - keys a row does not see have weight zero and add exactly zero.
+#pragma once
+#include <stdint.h>
+
+namespace vllm::cpu {
+
+constexpr int kMaxTileRows = 12;
+constexpr int kGroup = 256;  // keys of one softmax pass
+constexpr int kSpan = 512;   // keys that one work item can take alone
+
+/// Up to kMaxTileRows rows that read the same kv head of the same sequence, positions not falling.
+struct AttentionTile {
+  const void* cache;      // block 0 of the kv head
+  const int32_t* blocks;  // block ids of the sequence
+  int64_t block_stride;   // elements from a block id to the next
+  int block_size;
+  int head_dim;
+  int dim;                // head_dim rounded up to 16
+  int rows;
+  int window;             // 0: all earlier keys
+  float scale;
+  float softcap;          // 0: off
+  int position[kMaxTileRows];
+  const float* query[kMaxTileRows];
+  float* out[kMaxTileRows];
+};
+
+/// Softmax state of a tile over some keys: out = o / l.
+struct AttentionState {
+  float* m;  // [rows] highest score, -infinity when no key was visible
+  float* l;  // [rows] sum of the weights exp(score - m)
+  float* o;  // [rows][dim] sum of weight * value
+};
+
+struct AttentionKernels {
+  int tile_rows[8];  // sizes of a tile that the kernel has, falling, the last one is 1
+  /// Bytes of scratch for a tile of kMaxTileRows rows, to be aligned to 64.
+  int64_t (*scratch_bytes)(int dim);
+  /// Lays the scaled queries of a tile out in scratch; before span().
+  void (*pack_queries)(const AttentionTile& tile, void* scratch);
+  /// State over keys first .. first + kSpan - 1, `first` a multiple of kSpan.
+  void (*span)(const AttentionTile& tile, int first, void* scratch, const AttentionState& state);
+  /// total := total merged with the state of the following span.
+  void (*merge)(int rows, int dim, const AttentionState& total, const AttentionState& next);
+  /// Writes the rows' results.
+  void (*finish)(const AttentionTile& tile, const AttentionState& total);
+};
+
+const AttentionKernels& attention_baseline(bool bf16);
+const AttentionKernels& attention_avx2(bool bf16);
+const AttentionKernels& attention_avx512(bool bf16);
+const AttentionKernels& attention_avx512bf16();  // of a bf16 cache
+
+}  // namespace vllm::cpu

@@ -1,0 +1,9 @@
+#include "device/cpu/attention_kernels.h"
+
+namespace vllm::cpu {
+
+const AttentionKernels& attention_avx512(bool bf16) {
+  return bf16 ? kAttentionKernels<Bf16Widened> : kAttentionKernels<F32Pairs>;
+}
+
+}  // namespace vllm::cpu

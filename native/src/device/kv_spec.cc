@@ -1,0 +1,11 @@
+#include "device/device.h"
+
+namespace vllm {
+
+size_t KvCacheSpec::block_bytes() const {
+  size_t values = 0;
+  for (const KvLayerSpec& layer : layers) values += static_cast<size_t>(2) * layer.kv_heads * layer.head_dim;
+  return values * static_cast<size_t>(block_size) * (format == KvFormat::BF16 ? 2 : 4);
+}
+
+}  // namespace vllm

@@ -1,0 +1,35 @@
+// The plain scalar device: every operation in its most obvious form, one file a group of operations. It is the oracle of
+// all other devices, so nothing here is optimised; sums run in double.
+#pragma once
+#include "device/device.h"
+
+namespace vllm {
+
+class ReferenceDevice final : public Device {
+ public:
+  std::string description() const override;
+  size_t available_memory() const override;
+  std::unique_ptr<Buffer> allocate(size_t bytes) override;
+  void write(const Tensor& dst, const float* src) override;
+  void read(const Tensor& src, float* dst) override;
+  std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override;
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override;
+  void begin_step(const StepBatch& batch) override;
+  void end_step() override;
+
+  void embed(const DeviceWeight& table, float scale, const Tensor& out) override;
+  void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate, const Tensor& out) override;
+  void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias, bool accumulate,
+              const Tensor& out) override;
+  void norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) override;
+  void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) override;
+  void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec, const Tensor& out) override;
+  void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override;
+  void gather_logit_rows(const Tensor& x, const Tensor& out) override;
+  void softcap(float cap, const Tensor& x) override;
+
+ private:
+  const StepBatch* batch_ = nullptr;
+};
+
+}  // namespace vllm
