@@ -29,13 +29,9 @@ def main() -> None:
         members = ", ".join(field["name"] for field in fields)
         lines.append(f"ABI_STRUCT({name}, {struct['size']}, {struct['align']}, {members})")
         for field in fields:
-            lines.append(
-                f"ABI_FIELD({name}, {field['name']}, {field['type']}, {field['offset']}, {field['size']})"
-            )
+            lines.append(f"ABI_FIELD({name}, {field['name']}, {field['type']}, {field['offset']}, {field['size']})")
     for function in layout["functions"]:
-        lines.append(
-            f"ABI_FUNCTION({function['name']}, {function['returns']}, ({parameter_list(function['params'])}))"
-        )
+        lines.append(f"ABI_FUNCTION({function['name']}, {function['returns']}, ({parameter_list(function['params'])}))")
     target.write_text("\n".join(lines) + "\n")
 
 

@@ -20,9 +20,7 @@ ALLOWED_LIBRARIES = re.compile(r"libc\.so\.6|libm\.so\.6|ld-linux[\w.-]*\.so\.\d
 
 
 def run(*command: str) -> str:
-    return subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
-    ).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
 
 
 def declared_functions() -> tuple[set[str], int]:

@@ -1,0 +1,82 @@
+# make            install: packages, Python environment, stubs, library
+# make demo       install, then show the backend at work
+# make test       everything that is checked, in stages; each may be run alone
+# make format     put C++ and Python sources into the project's format
+# make bench      measure against other engines
+# make clean      remove what was built and installed here
+
+PYTHON := venv/bin/python
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+CXX_SOURCES = $(shell find native tests/native -name '*.cc' -o -name '*.c' -o -name '*.h')
+
+# The parts that threads share.
+TSAN_PATTERN := scheduler|pool|stream|engine
+TSAN_TESTS = $(shell ls tests/native | sed -n 's/_test\.cc$$/_test/p' | grep -E '$(TSAN_PATTERN)')
+# Kernels with very random addresses need this for TSan.
+FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+CMAKE_CONFIGURE = cmake -S . -G Ninja --log-level=WARNING -B
+CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
+
+STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
+
+.PHONY: all install demo test bench format clean $(STAGES)
+.DEFAULT_GOAL := all
+
+all: install
+
+install:
+	./install.sh
+
+demo: install
+	PYTHONPATH=python $(PYTHON) tools/demo.py
+
+bench: install
+	PYTHONPATH=python $(PYTHON) bench/bench.py
+
+test:
+	@set -e; for stage in $(STAGES); do \
+	  echo "==> $$stage"; start=$$(date +%s); \
+	  $(MAKE) --no-print-directory $$stage; \
+	  echo "==> $$stage took $$(($$(date +%s) - start)) s"; \
+	done
+
+install-dev:
+	./install.sh --dev
+
+lint:
+	bash -n install.sh && sh -n run.sh && bash -n .ci/run
+	venv/bin/clang-format --dry-run -Werror $(CXX_SOURCES)
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+
+native-tests:
+	$(CMAKE_CONFIGURE) build
+	cmake --build build
+	$(CTEST) build
+
+asan-tests:
+	$(CMAKE_CONFIGURE) build-asan -DVLLM_SANITIZE=address,undefined
+	cmake --build build-asan
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $(CTEST) build-asan
+
+tsan-tests:
+	$(CMAKE_CONFIGURE) build-tsan -DVLLM_SANITIZE=thread
+	cmake --build build-tsan --target $(TSAN_TESTS)
+	$(FIXED_ADDRESSES) $(CTEST) build-tsan --no-tests=error -R '$(TSAN_PATTERN)'
+
+python-tests:
+	$(PYTHON) -m pytest tests/python
+
+e2e-tests:
+	$(PYTHON) -m pytest tests/e2e
+
+format:
+	venv/bin/clang-format -i $(CXX_SOURCES)
+	$(PYTHON) -m ruff check --fix --select I
+	$(PYTHON) -m ruff format
+
+clean:
+	rm -rf build build-asan build-tsan lib venv python/vllm_backend/backend_pb2*
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
