@@ -16,19 +16,19 @@ namespace vllm {
 enum class FinishReason : uint8_t { None, Stop, Length, Abort, Error };
 
 struct Request {
-  uint64_t id = 0;             // rises with arrival
-  int32_t priority = 0;        // lower runs first, under the priority policy
+  uint64_t id = 0;       // rises with arrival
+  int32_t priority = 0;  // lower runs first, under the priority policy
   SamplingParams sampling;
-  uint64_t seed = 0;           // of the random stream
-  int64_t max_output = 0;      // tokens it may generate, > 0
+  uint64_t seed = 0;       // of the random stream
+  int64_t max_output = 0;  // tokens it may generate, > 0
 
-  std::vector<int32_t> tokens;   // prompt, then output
+  std::vector<int32_t> tokens;  // prompt, then output
   int num_prompt = 0;
-  int num_computed = 0;          // tokens whose keys and values are in the cache
-  int num_cached = 0;            // of the prompt, found in the prefix cache at first admission
-  std::vector<int32_t> blocks;   // KV blocks, in order of position
+  int num_computed = 0;         // tokens whose keys and values are in the cache
+  int num_cached = 0;           // of the prompt, found in the prefix cache at first admission
+  std::vector<int32_t> blocks;  // KV blocks, in order of position
   std::vector<std::array<uint64_t, 2>> block_hashes;  // of the full blocks, as far as computed
-  int num_hashed_blocks = 0;     // blocks already entered into the prefix cache
+  int num_hashed_blocks = 0;                          // blocks already entered into the prefix cache
   int preemptions = 0;
 
   std::unique_ptr<SamplerState> sampler;

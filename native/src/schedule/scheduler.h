@@ -1,9 +1,9 @@
 // Which rows the next step computes.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +21,7 @@ Policy parse_policy(std::string_view name);
 struct SchedulerConfig {
   int block_size = 32;
   int num_blocks = 0;
-  int max_model_len = 0;
+  int max_model_len = 0;  // tokens of prompt and output together
   int max_num_seqs = 8;
   int max_num_batched_tokens = 2048;
   Policy policy = Policy::Fcfs;
@@ -30,45 +30,77 @@ struct SchedulerConfig {
 
 struct ScheduledRequest {
   Request* request = nullptr;
-  int num_tokens = 0;      // rows of this step: tokens[num_computed .. num_computed + num_tokens)
+  int num_tokens = 0;         // rows of this step: tokens[num_computed .. num_computed + num_tokens)
   bool needs_logits = false;  // the last row is the last known token, so the next one can be sampled
 };
 
-/// The plan of one step. `batch` holds the rows; `batch.logit_rows` are those of the entries with needs_logits, in order.
+/// The plan of one step. `batch` holds the rows; `batch.logit_rows` are those of the entries with
+/// needs_logits, in order.
 struct Step {
   std::vector<ScheduledRequest> entries;
   StepBatch batch;
 };
 
-/// Continuous batching with a token budget, chunked prefill and preemption by recompute; see models.md 4.2. Prefill and
-/// decode are the same thing: every step lets num_computed catch up with num_tokens.
+/// Continuous batching with a token budget, chunked prefill and preemption by recompute. Prefill and decode
+/// are the same thing: every step lets num_computed catch up with num_tokens.
+///
+/// Running requests come first, in the order of their admission. One that cannot grow preempts: the request
+/// admitted last, or under the priority policy the one with the highest (priority, id), loses its blocks,
+/// keeps its tokens and waits again at the front. Waiting requests are admitted only in steps that preempted
+/// nothing, and only when the blocks for all their known tokens are free. The request at the front of the
+/// order loses blocks to nobody, so every step advances something.
 class Scheduler {
  public:
+  /// Throws Error(ModelLoad) when the limits cannot work together.
   explicit Scheduler(const SchedulerConfig& config);
-  ~Scheduler();
 
-  /// Throws Error(InvalidArgument) when the request can never fit the pool: its prompt and one more token need more than
-  /// all blocks. The message has both numbers, num_blocks and block_size.
+  /// Throws Error(InvalidArgument) when the request can never run: no prompt, a prompt that leaves no room
+  /// for output in max_model_len, or a prompt that with one more token needs more than all blocks. The
+  /// message has the numbers.
   void add(std::unique_ptr<Request> request);
   /// Plans a step; empty when there is nothing to run. Requests stay owned by the scheduler.
   Step schedule();
-  /// Counts the step's rows as computed and publishes the blocks they filled. Call once the step has run, before the
-  /// sampled tokens are appended to the requests.
+  /// Counts the step's rows as computed and publishes the blocks they filled. Call once the step has run,
+  /// before the sampled tokens are appended to the requests. Requests removed since schedule() are skipped.
   void commit(const Step& step);
-  /// Takes a running or waiting request out, frees its blocks and hands it back.
-  std::unique_ptr<Request> remove(Request* request);
-  /// A running request that could not grow although nothing else holds blocks (it is alone and the pool is full):
-  /// schedule() leaves it out and reports it here; the caller finishes it with Length.
+  /// Takes a running or waiting request out, frees its blocks and hands it back; null when it is not here.
+  std::unique_ptr<Request> remove(const Request* request);
+  /// The requests that the last schedule() left out because they can never advance: one that is alone and
+  /// cannot grow in a full pool, one whose tokens fill the context or exceed the pool. The caller removes
+  /// each and finishes it with Length. Empties the list.
   std::vector<Request*> take_stuck();
 
-  int num_running() const;
-  int num_waiting() const;
-  uint64_t preemptions() const;
-  const BlockPool& pool() const;
-  bool idle() const { return num_running() == 0 && num_waiting() == 0; }
+  int num_running() const { return static_cast<int>(running_.size()); }
+  int num_waiting() const { return static_cast<int>(waiting_.size()); }
+  uint64_t preemptions() const { return preemptions_; }
+  const BlockPool& pool() const { return pool_; }
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+
+  /// For tests: throws Error(Runtime) when the blocks of the requests and those of the pool do not agree.
+  void check_invariants() const;
 
  private:
-  // the helper that implements this completes the private part
+  int blocks_for(int num_tokens) const { return (num_tokens + pool_.block_size() - 1) / pool_.block_size(); }
+  bool impossible(const Request& request) const;   // no step could ever compute all its tokens
+  bool schedule_running(Step& step, int& budget);  // true when a request was preempted
+  void schedule_waiting(Step& step, int& budget);
+  bool grow(Request& request, int num_tokens);  // blocks for num_tokens more computed tokens, all or none
+  Request* pick_victim() const;
+  void preempt(Request* request);
+  bool admit(Request* request);  // from waiting to running, with the blocks of its cached prefix
+  void enqueue(std::unique_ptr<Request> request, bool in_front);
+  std::vector<Request*> admission_order();
+  void order_by_prefix(std::vector<Request*>& order) const;
+  int outstanding_blocks() const;  // that running requests still need for the tokens they have
+  void publish_full_blocks(Request& request);
+  void fill_batch(Step& step) const;
+
+  SchedulerConfig config_;
+  BlockPool pool_;
+  std::vector<std::unique_ptr<Request>> running_;  // in order of admission
+  std::deque<std::unique_ptr<Request>> waiting_;   // in order of arrival; priority: by (priority, id)
+  std::vector<Request*> stuck_;
+  uint64_t preemptions_ = 0;
 };
 
 }  // namespace vllm
