@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/weights/: blocks of every weight format with the values that gguf-py, numpy and ml_dtypes read.
+"""Makes tests/fixtures/weights/.
 
-Needs: pip install gguf ml_dtypes numpy
+formats.json   blocks of every weight format with the values that gguf-py, numpy and ml_dtypes read
+tiny*.gguf     a model file of gguf-py, whole and split
+hf/            a Hugging Face directory of two shards, written by the safetensors package
+expected.json  metadata and tensors of both, as the packages read them back
+
+Needs: pip install gguf ml_dtypes numpy safetensors
 Usage: tools/make_weight_fixtures.py
 """
 
@@ -11,6 +16,8 @@ import pathlib
 import gguf
 import ml_dtypes
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "weights"
 
@@ -75,12 +82,96 @@ def roundings(rng: np.random.Generator) -> dict:
     return {"values": hex_of(values), "f16": hex_of(half), "bf16": hex_of(values.astype(ml_dtypes.bfloat16))}
 
 
+def write_gguf(path: pathlib.Path, rng: np.random.Generator, **split) -> None:
+    writer = gguf.GGUFWriter(path, "llama", **split)
+    writer.add_name("tiny é")
+    writer.add_uint8("t.u8", 200)
+    writer.add_int8("t.i8", -100)
+    writer.add_uint16("t.u16", 60000)
+    writer.add_int16("t.i16", -30000)
+    writer.add_uint32("t.u32", 4_000_000_000)
+    writer.add_int32("t.i32", -2_000_000_000)
+    writer.add_float32("t.f32", 0.15625)
+    writer.add_bool("t.true", True)
+    writer.add_bool("t.false", False)
+    writer.add_uint64("t.u64", 2**63 + 1)
+    writer.add_int64("t.i64", -(2**62))
+    writer.add_float64("t.f64", 0.1)
+    writer.add_array("t.ints", [3, -1, 2])
+    writer.add_array("t.floats", [0.5, -2.25])
+    writer.add_array("t.strings", ["", "<s>", "▁the", "\n"])
+    writer.add_tensor("token_embd.weight", rng.normal(size=(5, 32)).astype(np.float16))
+    writer.add_tensor("norm.weight", np.arange(32, dtype=np.float32))
+    experts = rng.normal(size=(2, 3, 64)).astype(np.float32)
+    for qtype in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q5_1, gguf.GGMLQuantizationType.BF16):
+        blocks = gguf.quants.quantize(experts, qtype)
+        writer.add_tensor(f"experts.{qtype.name.lower()}", blocks, raw_dtype=qtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def read_gguf(path: pathlib.Path) -> dict:
+    out = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        shape = [int(n) for n in reversed(tensor.shape)]
+        out[tensor.name] = {"format": tensor.tensor_type.name, "shape": shape, "values": hex_of(values)}
+    return out
+
+
+def write_hf(folder: pathlib.Path, rng: np.random.Generator) -> dict:
+    folder.mkdir(exist_ok=True)
+    shards = {
+        "model-00001-of-00002.safetensors": {
+            "model.embed_tokens.weight": rng.normal(size=(6, 8)).astype(ml_dtypes.bfloat16),
+            "model.position_ids": np.arange(4, dtype=np.int64),
+        },
+        "model-00002-of-00002.safetensors": {
+            "model.norm.weight": rng.normal(size=8).astype(np.float32),
+            "model.conv": rng.normal(size=(2, 3, 4)).astype(np.float16),
+            "model.scalar": np.array(1.5, dtype=np.float32),
+        },
+    }
+    weight_map = {}
+    for name, tensors in shards.items():
+        safetensors.numpy.save_file(tensors, folder / name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, name)
+    index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
+    config = {
+        "architectures": ["OuterForConditionalGeneration"],
+        "model_type": "outer",
+        "tie_word_embeddings": False,
+        "vision_config": {"hidden_size": 7},
+        "text_config": {"model_type": "inner", "hidden_size": 8, "tie_word_embeddings": True},
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+    out = {}
+    for name in shards:
+        with safetensors.safe_open(folder / name, "numpy") as file:
+            for key in file.keys():
+                dtype = file.get_slice(key).get_dtype()
+                if dtype in ("F32", "F16", "BF16"):
+                    values = file.get_tensor(key)
+                    shape = list(values.shape)
+                    out[key] = {"format": dtype, "shape": shape, "values": hex_of(values.astype(np.float32))}
+    return out
+
+
 def main() -> None:
     rng = np.random.default_rng(20240607)
     formats = floats(rng) | {name: quantized(rng, name) for name in SCALES}
     OUT.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"formats": formats, "roundings": roundings(rng)}, indent=1)
     (OUT / "formats.json").write_text(text + "\n")
+
+    write_gguf(OUT / "tiny.gguf", np.random.default_rng(1))
+    write_gguf(OUT / "tiny_split.gguf", np.random.default_rng(1), split_max_tensors=2)
+    expected = {"gguf": read_gguf(OUT / "tiny.gguf"), "hf": write_hf(OUT / "hf", rng)}
+    (OUT / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
 if __name__ == "__main__":

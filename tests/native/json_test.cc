@@ -1,16 +1,9 @@
 #include "base/json.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <filesystem>
 #include <string>
-
-#include "base/mapped_file.h"
 
 using namespace vllm;
 
@@ -126,69 +119,4 @@ TEST_CASE("quote keeps a message on one valid line") {
   CHECK(quote("\xe2\x82") == "'\\xe2\\x82'");
   CHECK(quote(std::string(1000, 'x')) == "'" + std::string(100, 'x') + "...'");
   CHECK(quote("") == "''");
-}
-
-namespace {
-
-struct TempDir {
-  TempDir() {
-    char name[] = "/tmp/vllm_test_XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~TempDir() { std::filesystem::remove_all(path); }
-  std::string path;
-};
-
-void write_file(const std::string& path, std::string_view content) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  REQUIRE(file != nullptr);
-  std::fwrite(content.data(), 1, content.size(), file);
-  std::fclose(file);
-}
-
-std::string open_message(const std::string& path) {
-  try {
-    MappedFile::open(path);
-  } catch (const Error& error) {
-    CHECK(error.status() == Status::ModelLoad);
-    return error.message();
-  }
-  return "accepted";
-}
-
-}  // namespace
-
-TEST_CASE("a mapped file shows its bytes, before and after release") {
-  const TempDir dir;
-  const std::string path = dir.path + "/f";
-  std::string content;
-  for (int i = 0; i < 50000; ++i) content += static_cast<char>(i * 7);
-  write_file(path, content);
-  const auto file = MappedFile::open(path);
-  CHECK(file->path() == path);
-  REQUIRE(file->size() == content.size());
-  const auto same = [&] {
-    return std::string_view(reinterpret_cast<const char*>(file->data()), file->size()) == content;
-  };
-  CHECK(same());
-  file->release(file->data(), file->size());
-  file->release(file->data() + 5000, 20000);
-  file->release(file->data() + 5000, 3);
-  CHECK(same());
-  CHECK(read_text_file(path) == content);
-}
-
-TEST_CASE("what is no readable regular file is refused with its path and reason") {
-  const TempDir dir;
-  CHECK(open_message(dir.path + "/none") == dir.path + "/none cannot be opened: No such file or directory.");
-  CHECK(open_message(dir.path) == dir.path + " is a directory, needed is a regular file.");
-  CHECK(open_message("/dev/null") == "/dev/null is no regular file, needed is a regular file.");
-  write_file(dir.path + "/empty", "");
-  CHECK(open_message(dir.path + "/empty") == dir.path + "/empty is empty.");
-  CHECK(read_text_file(dir.path + "/empty").empty());
-  REQUIRE(mkfifo((dir.path + "/pipe").c_str(), 0600) == 0);
-  CHECK(open_message(dir.path + "/pipe") == dir.path + "/pipe is no regular file, needed is a regular file.");
-  write_file(dir.path + "/text", "0123456789");
-  CHECK(read_text_file(dir.path + "/text", 10) == "0123456789");
-  CHECK_THROWS_AS(read_text_file(dir.path + "/text", 9), Error);
 }

@@ -25,22 +25,29 @@ struct Weight {
   WeightView view() const;
 };
 
+/// A tensor that is there in a type that is none of ours.
+struct UnsupportedTensor {
+  std::string type;
+  std::shared_ptr<MappedFile> file;
+};
+
 class Checkpoint {
  public:
-  /// Opens `path` (a .gguf file by content, or a directory with config.json). Everything in it is treated as hostile.
-  /// Throws Error(ModelLoad) with file, what was found and what is needed.
+  /// Opens `path` (a .gguf file by content, or a directory with config.json). Everything in it is treated as
+  /// hostile. Throws Error(ModelLoad) with file, what was found and what is needed.
   static std::unique_ptr<Checkpoint> open(const std::string& path);
   virtual ~Checkpoint() = default;
 
   virtual bool is_gguf() const = 0;
   const std::string& path() const { return path_; }
-  /// Hugging Face: config.json with `text_config` merged over the top level. GGUF: all scalar metadata and numeric
-  /// arrays of at most 4096 entries, keys as in the file ("llama.block_count").
+  /// Hugging Face: config.json with `text_config` merged over the top level. GGUF: all scalar metadata and
+  /// numeric arrays of at most 4096 entries, keys as in the file ("llama.block_count").
   const Json& config() const { return config_; }
-  /// By checkpoint name; null when absent.
+  /// By checkpoint name; null when absent. Throws Error(ModelLoad) when the tensor is there in a type that is
+  /// not supported, naming tensor, type and the supported ones.
   const Weight* find(std::string_view name) const;
   const std::map<std::string, Weight, std::less<>>& weights() const { return weights_; }
-  /// "GGUF Q4_K_M-like mix: 81 Q5_0, 27 Q4_K" style summary of the weight formats, most bytes first: "Q4_1 66.4 MB, Q8_0 30.1 MB".
+  /// Weight formats with their bytes (MB is 10^6), most first: "Q4_1 66.4 MB, Q8_0 30.1 MB".
   std::string format_summary() const;
   /// 16 hex digits over all tensor names, formats, shapes and offsets.
   std::string fingerprint() const;
@@ -54,6 +61,10 @@ class Checkpoint {
   std::string path_;
   Json config_;
   std::map<std::string, Weight, std::less<>> weights_;
+  std::map<std::string, UnsupportedTensor, std::less<>> unsupported_;
 };
+
+/// "F32, F16, BF16, ...": the formats of base/formats.h, for error messages.
+std::string supported_formats();
 
 }  // namespace vllm
