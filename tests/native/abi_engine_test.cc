@@ -91,7 +91,7 @@ TEST_CASE("ABI defaults are those of version 21") {
   CHECK(s.top_p == 1.0f);
   CHECK(s.max_tokens == 16);
   CHECK(s.repetition_penalty == 1.0f);
-  CHECK(s.logits_processor == nullptr);
+  CHECK((s.logits_processor == nullptr));
 }
 
 TEST_CASE("ABI every NULL is an INVALID_ARGUMENT that names it, and results are zeroed first") {

@@ -67,6 +67,12 @@ double worst(const std::vector<float>& a, const std::vector<float>& b, float sca
   return out;
 }
 
+double rms(const std::vector<float>& a, const std::vector<float>& b, float scale) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i] - b[i]) / scale, 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
 }  // namespace
 
 TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
@@ -90,10 +96,12 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
       REQUIRE(model->spec().vocab == expected.vocab);
       const std::vector<float> whole = run(*model, *device, expected.token_ids, {}, false);
       REQUIRE(whole.size() == expected.logits.size());
-      // bf16 weights are multiplied with bf16 activations where the machine has the instruction: 8 bits of mantissa.
+      // bf16 weights are multiplied with bf16 activations where the machine has the instruction. The bound then is how
+      // far transformers' own bfloat16 run of this checkpoint is from its float32 run: 0.139 at worst, 0.0164 rms.
       const bool rounds =
           std::string(c.folder) == "qwen3-bf16" && device->description().find("bf16") != std::string::npos;
-      CHECK(worst(whole, expected.logits, expected.std) < (rounds ? 5e-2 : 1e-3));
+      CHECK(worst(whole, expected.logits, expected.std) < (rounds ? 0.139 : 1e-3));
+      CHECK(rms(whole, expected.logits, expected.std) < (rounds ? 0.0164 : 1e-3));
       // The same bits however the sequence is cut and whoever else is in the batch.
       CHECK(run(*model, *device, expected.token_ids, {1, 2, 17, 30}, false) == whole);
       CHECK(run(*model, *device, expected.token_ids, {}, true) == whole);
@@ -170,7 +178,7 @@ TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with 
   CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }), "layers.1.self_attn.k_proj.bias"));
   CHECK(has(message([](Edited& e) { e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second; }), "layers.0.extra.weight"));
   CHECK(has(message([](Edited& e) { e.config_["num_hidden_layers"] = 9; }), "are missing"));
-  CHECK(has(message([](Edited& e) { e.config_["hidden_size"] = 63; }), "hidden_size"));
+  CHECK(has(message([](Edited& e) { e.config_["hidden_size"] = 65; }), "num_attention_heads"));
   CHECK(has(message([](Edited& e) { e.config_["intermediate_size"] = 4; }), "gate_proj.weight"));
   CHECK(has(message([](Edited& e) { e.config_["num_attention_heads"] = 0; }), "num_attention_heads is 0"));
   CHECK(has(message([](Edited& e) { e.config_["num_key_value_heads"] = 2; }), "num_key_value_heads"));
