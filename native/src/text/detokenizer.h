@@ -20,15 +20,17 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  std::string pending_;  // bytes of an unfinished character
+  std::string pending_;          // bytes of an unfinished character
+  bool in_invalid_run_ = false;  // the replacement for the bytes before is out
 };
 
 /// Finds stop strings in text that arrives in pieces.
 class StopMatcher {
  public:
-  /// `stops`: non-empty strings. `include`: the matched string belongs to the output.
+  /// `stops`: non-empty strings (Error(InvalidArgument)). `include`: the matched string belongs to the output.
   StopMatcher(std::vector<std::string> stops, bool include);
-  /// Appends `text` and returns what may be shown now: everything that cannot be part of a later match. After a match
+  /// Appends `text` and returns what may be shown now: everything that cannot be part of a later match, in
+  /// time linear in it. After a match
   /// matched() is the index of the stop that completed first in the text (list order on ties) and later calls return "".
   std::string add(const std::string& text);
   /// The text kept back, at the end of a sequence without match.
@@ -36,9 +38,22 @@ class StopMatcher {
   int matched() const { return matched_; }  // -1: none
 
  private:
+  struct Node {
+    char byte = 0;
+    int32_t child = -1, sibling = -1;
+    int32_t fallback = 0;  // node of the longest proper suffix
+    int32_t depth = 0;
+    int32_t stop = -1;  // first of the list that ends here
+  };
+  int32_t child_of(int32_t node, char byte) const;
+  int32_t step(int32_t node, char byte) const;
+
   std::vector<std::string> stops_;
   bool include_;
-  std::string held_;
+  std::vector<Node> nodes_;  // of the trie; 0 is its root
+  std::vector<int32_t> roots_ = std::vector<int32_t>(256, -1);
+  int32_t state_ = 0;
+  std::string held_;  // what the state stands for: it may still become a match
   int matched_ = -1;
 };
 
