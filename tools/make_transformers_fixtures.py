@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""Writes tests/fixtures/transformers: tiny random checkpoints with the logits that transformers computes for them.
+
+    python tools/make_transformers_fixtures.py [CASE...]
+
+Needs torch, transformers, tokenizers, safetensors, gguf and numpy. The layout is described in the README beside the
+fixtures. Everything is seeded: the same package versions write the same bytes.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gguf
+import numpy as np
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+OUTPUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "transformers"
+POSITIONS = 40
+VOCAB = 300
+GREEDY_PROMPT, GREEDY_STEPS = 10, 24
+
+# Regular expressions of the published Llama 3 and Qwen 2 tokenizers, and the name of their splitter in GGUF.
+LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
+
+CHAT_TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
+                 "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+CORPUS = ["The quick brown fox jumps over the lazy dog.", "It's 2024: we've 1,234,567 reasons, don't we?",
+          "def add(a, b):\n    return a + b\n\n\nprint(add(1, 22))\n", "naïve café — déjà vu; straße", "你好，世界。今天天气很好。",
+          "Привет, мир! Как дела?", "emoji 😀👩‍👩‍👧 and 🇫🇷", "tabs\tand   spaces  \n  end", "the theory of the other thing"] * 4
+TEXTS = ["Hello, world!", " leading space and trailing ", "I'll say it's 12345 times", "x = [1, 2, 3]  # code\n\n  y",
+         "你好 world 😀", "é́ combining", "<|im_start|>user\nhi<|im_end|>\n", "", "\r\n\t  \n"]
+
+
+@dataclass
+class Case:
+    config: dict
+    seed: int
+    splitter: str  # "llama-bpe", "qwen2" or "gpt-2"
+    stored: torch.dtype = torch.float32
+    shards: int = 1
+    gguf: str | None = None  # file name; written from the same weights
+    generation: dict = field(default_factory=dict)
+
+
+def dense(architecture: str, model_type: str, **rest) -> dict:
+    return {"architectures": [architecture], "model_type": model_type, "vocab_size": VOCAB, "bos_token_id": 0,
+            "eos_token_id": 1, "max_position_embeddings": 512, "use_cache": True} | rest
+
+
+LLAMA = dense("LlamaForCausalLM", "llama", hidden_size=48, num_hidden_layers=3, num_attention_heads=3,
+              num_key_value_heads=1, intermediate_size=80, hidden_act="silu", rms_norm_eps=1e-5,
+              tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=10000.0,
+              rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                            "original_max_position_embeddings": 64}, torch_dtype="float32")
+MISTRAL = dense("MistralForCausalLM", "mistral", hidden_size=60, num_hidden_layers=3, num_attention_heads=5,
+                num_key_value_heads=5, head_dim=12, intermediate_size=92, hidden_act="silu", rms_norm_eps=1e-5,
+                tie_word_embeddings=False, sliding_window=8, rope_theta=10000.0, torch_dtype="float32")
+QWEN2 = dense("Qwen2ForCausalLM", "qwen2", hidden_size=56, num_hidden_layers=3, num_attention_heads=7,
+              num_key_value_heads=1, intermediate_size=76, hidden_act="silu", rms_norm_eps=1e-6,
+              tie_word_embeddings=True, rope_theta=1000000.0, use_sliding_window=False, sliding_window=4096,
+              max_window_layers=3, torch_dtype="float32")
+QWEN3 = dense("Qwen3ForCausalLM", "qwen3", hidden_size=40, num_hidden_layers=4, num_attention_heads=6,
+              num_key_value_heads=2, head_dim=16, intermediate_size=72, hidden_act="silu", rms_norm_eps=1e-6,
+              tie_word_embeddings=True, attention_bias=False, use_sliding_window=False, sliding_window=None)
+GEMMA3 = dense("Gemma3ForCausalLM", "gemma3_text", hidden_size=42, num_hidden_layers=7, num_attention_heads=3,
+               num_key_value_heads=1, head_dim=16, intermediate_size=56, hidden_activation="gelu_pytorch_tanh",
+               rms_norm_eps=1e-6, sliding_window=8, attention_bias=False, final_logit_softcapping=None,
+               attn_logit_softcapping=None)
+
+CASES = {
+    "llama": Case(LLAMA, 1, "llama-bpe", gguf="llama.gguf"),
+    "mistral": Case(MISTRAL, 2, "gpt-2", shards=2),
+    "qwen2": Case(QWEN2, 3, "qwen2", generation={"eos_token_id": [1, 2]}),
+    "qwen2-f16": Case(QWEN2 | {"torch_dtype": "float16"}, 4, "qwen2", stored=torch.float16),
+    # rope and dtype in the spelling of newer exports
+    "qwen3": Case(QWEN3 | {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}, "dtype": "float32"},
+                  5, "qwen2", gguf="qwen3.gguf"),
+    "qwen3-bf16": Case(QWEN3 | {"rope_theta": 1000000.0, "rope_scaling": None, "torch_dtype": "bfloat16"}, 6, "qwen2",
+                       stored=torch.bfloat16),
+    # a scale that head_dim does not give, an own rope for local and (linearly scaled) global layers; no tie key
+    "gemma3": Case(GEMMA3 | {"query_pre_attn_scalar": 24, "dtype": "float32",
+                             "layer_types": ["sliding_attention"] * 2 + ["full_attention"] +
+                                            ["sliding_attention"] * 3 + ["full_attention"],
+                             "rope_parameters": {
+                                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                 "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}},
+                   7, "gpt-2"),
+    # older spelling, and only what a GGUF of the architecture can express: pattern 6, scale from head_dim
+    "gemma3-old": Case(GEMMA3 | {"query_pre_attn_scalar": 16, "torch_dtype": "float32", "sliding_window_pattern": 6,
+                                 "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0}, 8, "gpt-2",
+                       gguf="gemma3.gguf"),
+}
+
+
+def build_tokenizer(splitter: str) -> tokenizers.Tokenizer:
+    """Byte-level BPE of VOCAB entries: 3 special ones first, the 256 bytes, then merges."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(ignore_merges=splitter == "llama-bpe"))
+    if splitter == "gpt-2":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    else:
+        expression = LLAMA3_SPLIT if splitter == "llama-bpe" else QWEN2_SPLIT
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if splitter == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        vocab_size=VOCAB, special_tokens=["<|im_start|>", "<|im_end|>", "<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    if tokenizer.get_vocab_size() != VOCAB:
+        raise RuntimeError(f"the trained tokenizer has {tokenizer.get_vocab_size()} tokens, needed are {VOCAB}")
+    return tokenizer
+
+
+def write_tokenizer(folder: Path, tokenizer: tokenizers.Tokenizer) -> None:
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    write_json(folder / "tokenizer_config.json", {
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|im_start|>", "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>", "add_bos_token": False, "model_max_length": 512,
+        "clean_up_tokenization_spaces": False, "chat_template": CHAT_TEMPLATE})
+
+
+def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
+    """Random weights under the names and shapes that transformers gives the architecture; returns them as stored."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        shapes = {name: tuple(parameter.shape)
+                  for name, parameter in transformers.AutoModelForCausalLM.from_config(config).named_parameters()}
+    generator = np.random.default_rng(case.seed)
+    gemma = case.config["model_type"] == "gemma3_text"
+    tensors = {}
+    for name, shape in shapes.items():
+        values = generator.standard_normal(shape, dtype=np.float32)
+        if "norm" in name:  # gemma stores w where the others store 1 + w
+            values = 0.3 * values + (0.0 if gemma else 1.0)
+        elif name.endswith(".bias"):
+            values = 0.5 * values
+        elif "embed_tokens" in name:
+            values = (0.2 if gemma else 0.6) * values  # gemma scales them up, they must not drown the layers
+        else:
+            values = values * (1.3 / np.sqrt(shape[-1]))
+        tensors[name] = torch.from_numpy(values.astype(np.float32)).to(case.stored)
+    if case.shards == 1:
+        safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return tensors
+    weight_map = {}
+    for shard in range(case.shards):
+        name = f"model-{shard + 1:05d}-of-{case.shards:05d}.safetensors"
+        part = dict(list(tensors.items())[shard::case.shards])
+        safetensors.torch.save_file(part, folder / name, metadata={"format": "pt"})
+        weight_map |= {key: name for key in part}
+    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    write_json(folder / "model.safetensors.index.json",
+               {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
+    return tensors
+
+
+def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model.eval()
+    check_understood(model, case)
+    token_ids = np.random.default_rng(100 + case.seed).integers(0, VOCAB, POSITIONS)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(token_ids)[None], use_cache=False).logits[0].numpy()
+        sequence, gaps = list(map(int, token_ids[:GREEDY_PROMPT])), []
+        for _ in range(GREEDY_STEPS):
+            last = model(torch.tensor([sequence]), use_cache=False).logits[0, -1]
+            best = torch.topk(last, 2)
+            sequence.append(int(best.indices[0]))
+            gaps.append(round(float(best.values[0] - best.values[1]), 4))
+    if logits.shape != (POSITIONS, VOCAB) or not np.isfinite(logits).all():
+        raise RuntimeError(f"{folder.name}: transformers gave logits of shape {logits.shape}, or some not finite")
+    logits.astype("<f4").tofile(folder / "expected_logits.f32")
+    write_json(folder / "expected.json", {
+        "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
+        "tokenizers": tokenizers.__version__, "token_ids": list(map(int, token_ids)),
+        "logits": {"file": "expected_logits.f32", "shape": [POSITIONS, VOCAB], "std": round(float(logits.std()), 4)},
+        "greedy": {"prompt_ids": sequence[:GREEDY_PROMPT], "token_ids": sequence[GREEDY_PROMPT:], "top2_gap": gaps},
+        "texts": [{"text": text, "ids": tokenizer.encode(text).ids,
+                   "decoded": tokenizer.decode(tokenizer.encode(text).ids)} for text in TEXTS]})
+    print(f"{folder.name}: {sum(p.numel() for p in model.parameters())} parameters, logits std {logits.std():.2f}, "
+          f"smallest greedy gap {min(gaps)}")
+
+
+def check_understood(model, case: Case) -> None:
+    """The expected values are worth nothing if transformers has read another model out of config.json than we meant."""
+    config, wanted = model.config, case.config
+    rotary = model.model.rotary_emb
+    if wanted["model_type"] == "gemma3_text":
+        sliding = [kind == "sliding_attention" for kind in config.layer_types]
+        meant = wanted.get("layer_types")
+        meant = [kind == "sliding_attention" for kind in meant] if meant else [(i + 1) % 6 != 0 for i in range(7)]
+        assert sliding == meant, config.layer_types
+        factor = 8.0 if "rope_parameters" in wanted else 1.0
+        assert_rope(rotary.sliding_attention_inv_freq, 10000.0, 16, 1.0)
+        assert_rope(rotary.full_attention_inv_freq, 1000000.0, 16, factor)
+        assert model.model.layers[0].self_attn.scaling == wanted["query_pre_attn_scalar"] ** -0.5
+        assert model.model.layers[0].self_attn.sliding_window == 8
+    elif wanted["model_type"] == "llama":
+        plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
+        ratio = plain / rotary.inv_freq
+        assert torch.isclose(ratio[0], torch.tensor(1.0)) and torch.isclose(ratio[-1], torch.tensor(8.0)), ratio
+    else:
+        assert_rope(rotary.inv_freq, 1000000.0 if "qwen" in wanted["model_type"] else 10000.0,
+                    model.model.layers[0].self_attn.head_dim, 1.0)
+    if wanted["model_type"] == "mistral":
+        assert config.sliding_window == 8
+    tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+    assert tied == wanted.get("tie_word_embeddings", True)
+
+
+def assert_rope(inv_freq: torch.Tensor, theta: float, dim: int, factor: float) -> None:
+    assert torch.allclose(inv_freq, theta ** (-torch.arange(0, dim, 2) / dim) / factor, rtol=1e-5), inv_freq
+
+
+GGUF_NAMES = {
+    "llama": {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"},
+    "gemma3": {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"},
+}
+GGUF_COMMON = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+               "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+               "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+
+
+def gguf_name(arch: str, name: str) -> str:
+    top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+           "lm_head.weight": "output.weight"}
+    if name in top:
+        return top[name]
+    _, _, layer, rest = name.split(".", 3)
+    part, kind = rest.rsplit(".", 1)
+    names = GGUF_COMMON | GGUF_NAMES["gemma3" if arch == "gemma3" else "llama"]
+    return f"blk.{layer}.{names[part]}.{kind}"
+
+
+def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokenizer: tokenizers.Tokenizer) -> None:
+    config = case.config
+    arch = {"gemma3_text": "gemma3"}.get(config["model_type"], config["model_type"])
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim", config["hidden_size"] // heads)
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_name(f"tiny random {arch}")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(VOCAB)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_rope_freq_base(config.get("rope_theta", 1000000.0))
+    if arch == "llama":
+        writer.add_rope_dimension_count(head_dim)
+    else:
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if arch == "gemma3":
+        writer.add_sliding_window(config["sliding_window"])
+
+    document = json.loads(tokenizer.to_str())
+    tokens = [token for token, _ in sorted(document["model"]["vocab"].items(), key=lambda item: item[1])]
+    special = {token["content"] for token in document["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(case.splitter)
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL for token in tokens])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge)
+                             for merge in document["model"]["merges"]])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    writer.add_pad_token_id(2)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
+
+    for name, tensor in tensors.items():
+        values = tensor.float().numpy()
+        if arch == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+            # row (head, half, j) goes to (head, 2 j + half): the file's rope turns adjacent pairs
+            count = heads if "q_proj" in name else kv_heads
+            values = values.reshape(count, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(values.shape)
+        if arch == "gemma3" and "norm" in name:
+            values = values + np.float32(1)
+        writer.add_tensor(gguf_name(arch, name), np.ascontiguousarray(values, dtype=np.float32))
+    if config.get("rope_scaling"):
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(config["rope_theta"], head_dim, config["rope_scaling"]))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def llama3_divisors(theta: float, dim: int, scaling: dict) -> np.ndarray:
+    """What divides each rotary frequency under the Llama 3.1 scaling rule."""
+    result = []
+    context = scaling["original_max_position_embeddings"]
+    for i in range(0, dim, 2):
+        wavelength = 2 * np.pi * theta ** (i / dim)
+        smooth = ((context / wavelength - scaling["low_freq_factor"]) /
+                  (scaling["high_freq_factor"] - scaling["low_freq_factor"]))
+        result.append(1 / ((1 - min(max(smooth, 0), 1)) / scaling["factor"] + min(max(smooth, 0), 1)))
+    return np.array(result, dtype=np.float32)
+
+
+def write_json(path: Path, value) -> None:
+    path.write_text(json.dumps(value, indent=None if path.name == "expected.json" else 2, ensure_ascii=True) + "\n")
+
+
+def make(name: str) -> None:
+    case = CASES[name]
+    folder = OUTPUT / name
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", case.config)
+    write_json(folder / "generation_config.json", {"bos_token_id": 0, "eos_token_id": 1} | case.generation)
+    tokenizer = build_tokenizer(case.splitter)
+    write_tokenizer(folder, tokenizer)
+    tensors = write_weights(folder, case)
+    write_expected(folder, case, tokenizer)
+    if case.gguf:
+        write_gguf(folder / case.gguf, case, tensors, tokenizer)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all when none is given")
+    cases = parser.parse_args().cases or list(CASES)
+    unknown = [case for case in cases if case not in CASES]
+    if unknown:
+        parser.error(f"no case is called '{unknown[0]}'; known are {', '.join(CASES)}")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    for case in cases:
+        make(case)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
