@@ -21,6 +21,7 @@ import transformers
 
 from make_llama_fixtures import write
 
+
 def exact_model(path: Path):
     reader = gguf.GGUFReader(path)
 
