@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds a random model of the shape of Qwen3-0.6B, which every engine can run: for speed and memory, never for quality.
+"""Builds a random model of the shape of Qwen3-0.6B, which every engine can run: for speed and memory, not quality.
 
     python bench/make_qwen3_shape.py FOLDER [--gguf FILE.gguf]
 
@@ -23,27 +23,50 @@ from models import FetchError, fetch  # noqa: E402
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 1024, 28, 16, 8, 128, 3072, 151936
 CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM, "intermediate_size": FFN,
-    "vocab_size": VOCAB, "tie_word_embeddings": True, "rope_theta": 1000000, "rope_scaling": None, "rms_norm_eps": 1e-6,
-    "max_position_embeddings": 40960, "hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0,
-    "use_sliding_window": False, "sliding_window": None, "max_window_layers": LAYERS, "initializer_range": 0.02,
-    "torch_dtype": "bfloat16", "use_cache": True, "bos_token_id": 151643, "eos_token_id": 151645,
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "head_dim": HEAD_DIM,
+    "intermediate_size": FFN,
+    "vocab_size": VOCAB,
+    "tie_word_embeddings": True,
+    "rope_theta": 1000000,
+    "rope_scaling": None,
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 40960,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "use_sliding_window": False,
+    "sliding_window": None,
+    "max_window_layers": LAYERS,
+    "initializer_range": 0.02,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "bos_token_id": 151643,
+    "eos_token_id": 151645,
 }
 # name in the HF folder, name in GGUF, shape, standard deviation (None: all ones)
-TOP = [("model.embed_tokens.weight", "token_embd.weight", (VOCAB, HIDDEN), 0.03),
-       ("model.norm.weight", "output_norm.weight", (HIDDEN,), None)]
-LAYER = [("input_layernorm", "attn_norm", (HIDDEN,), None),
-         ("self_attn.q_proj", "attn_q", (HEADS * HEAD_DIM, HIDDEN), 0.03),
-         ("self_attn.k_proj", "attn_k", (KV_HEADS * HEAD_DIM, HIDDEN), 0.03),
-         ("self_attn.v_proj", "attn_v", (KV_HEADS * HEAD_DIM, HIDDEN), 0.03),
-         ("self_attn.o_proj", "attn_output", (HIDDEN, HEADS * HEAD_DIM), 0.02),
-         ("self_attn.q_norm", "attn_q_norm", (HEAD_DIM,), None),
-         ("self_attn.k_norm", "attn_k_norm", (HEAD_DIM,), None),
-         ("post_attention_layernorm", "ffn_norm", (HIDDEN,), None),
-         ("mlp.gate_proj", "ffn_gate", (FFN, HIDDEN), 0.03),
-         ("mlp.up_proj", "ffn_up", (FFN, HIDDEN), 0.03),
-         ("mlp.down_proj", "ffn_down", (HIDDEN, FFN), 0.02)]
+TOP = [
+    ("model.embed_tokens.weight", "token_embd.weight", (VOCAB, HIDDEN), 0.03),
+    ("model.norm.weight", "output_norm.weight", (HIDDEN,), None),
+]
+LAYER = [
+    ("input_layernorm", "attn_norm", (HIDDEN,), None),
+    ("self_attn.q_proj", "attn_q", (HEADS * HEAD_DIM, HIDDEN), 0.03),
+    ("self_attn.k_proj", "attn_k", (KV_HEADS * HEAD_DIM, HIDDEN), 0.03),
+    ("self_attn.v_proj", "attn_v", (KV_HEADS * HEAD_DIM, HIDDEN), 0.03),
+    ("self_attn.o_proj", "attn_output", (HIDDEN, HEADS * HEAD_DIM), 0.02),
+    ("self_attn.q_norm", "attn_q_norm", (HEAD_DIM,), None),
+    ("self_attn.k_norm", "attn_k_norm", (HEAD_DIM,), None),
+    ("post_attention_layernorm", "ffn_norm", (HIDDEN,), None),
+    ("mlp.gate_proj", "ffn_gate", (FFN, HIDDEN), 0.03),
+    ("mlp.up_proj", "ffn_up", (FFN, HIDDEN), 0.03),
+    ("mlp.down_proj", "ffn_down", (HIDDEN, FFN), 0.02),
+]
 
 
 def tensors():
@@ -63,7 +86,9 @@ def bfloat16_bits(values: np.ndarray) -> np.ndarray:
 def write_folder(folder: Path, seed: int, progress) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
-    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 151643, "eos_token_id": [151645, 151643]}) + "\n")
+    (folder / "generation_config.json").write_text(
+        json.dumps({"bos_token_id": 151643, "eos_token_id": [151645, 151643]}) + "\n"
+    )
     tokenizer = fetch("qwen3-tokenizer")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, folder / name)
@@ -97,8 +122,10 @@ def read_bits(folder: Path) -> dict[str, np.ndarray]:
         header = json.loads(file.read(length))
     header.pop("__metadata__")
     mapped = np.memmap(path, np.uint8, "r", offset=8 + length)
-    return {name: mapped[slice(*entry["data_offsets"])].view("<u2").reshape(entry["shape"])
-            for name, entry in header.items()}
+    return {
+        name: mapped[slice(*entry["data_offsets"])].view("<u2").reshape(entry["shape"])
+        for name, entry in header.items()
+    }
 
 
 def write_gguf(path: Path, folder: Path, progress) -> None:
@@ -132,8 +159,9 @@ def write_gguf(path: Path, folder: Path, progress) -> None:
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge)
-                             for merge in document["model"]["merges"]])
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in document["model"]["merges"]]
+    )
     writer.add_bos_token_id(151643)
     writer.add_eos_token_id(151645)
     writer.add_pad_token_id(151643)

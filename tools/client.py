@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Calls a running backend by hand; needs nothing but its address, since the server describes itself (reflection).
 
-    client.py HOST:PORT                      the services and their calls
-    client.py HOST:PORT RPC                  the fields of a call's request
-    client.py HOST:PORT RPC '{"Field": 1}'   calls it and prints each answer as JSON
+client.py HOST:PORT                      the services and their calls
+client.py HOST:PORT RPC                  the fields of a call's request
+client.py HOST:PORT RPC '{"Field": 1}'   calls it and prints each answer as JSON
 """
 
 import argparse
@@ -37,8 +37,11 @@ def methods(channel) -> dict:
 
 def kind(field) -> str:
     names = {number: name for name, number in vars(type(field)).items() if name.startswith("TYPE_")}
-    name = (field.message_type or field.enum_type).name if field.message_type or field.enum_type else \
-        names[field.type].removeprefix("TYPE_").lower()
+    name = (
+        (field.message_type or field.enum_type).name
+        if field.message_type or field.enum_type
+        else names[field.type].removeprefix("TYPE_").lower()
+    )
     return f"{name}[]" if field.is_repeated else name
 
 
@@ -51,9 +54,11 @@ def call(channel, method, text: str) -> None:
     except (ValueError, json_format.ParseError) as error:
         raise Refused(f"the request is not JSON of a {method.input_type.name}: {error}") from error
     make = channel.unary_stream if method.server_streaming else channel.unary_unary
-    stub = make(f"/{method.containing_service.full_name}/{method.name}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=message_factory.GetMessageClass(method.output_type).FromString)
+    stub = make(
+        f"/{method.containing_service.full_name}/{method.name}",
+        request_serializer=type(request).SerializeToString,
+        response_deserializer=message_factory.GetMessageClass(method.output_type).FromString,
+    )
     answers = stub(request)
     for answer in answers if method.server_streaming else [answers]:
         print(json.dumps(readable(answer), ensure_ascii=False), flush=True)

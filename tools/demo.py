@@ -21,8 +21,10 @@ from models import FetchError, fetch
 
 QUESTION = "What is the capital of France? Answer in one sentence."
 # SmolLM2's own chat form, written out: what LocalAI's template for it would send as the prompt.
-CHAT = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-        "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n")
+CHAT = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+)
 
 
 @contextlib.contextmanager
@@ -34,8 +36,12 @@ def step(what: str):
         wait = 2.0
         while not done.wait(wait):
             wait = 1.0 if terminal else 10.0
-            print(f"{chr(13) if terminal else ''}{what} ... {time.monotonic() - started:.0f} s",
-                  end="" if terminal else "\n", file=sys.stderr, flush=True)
+            print(
+                f"{chr(13) if terminal else ''}{what} ... {time.monotonic() - started:.0f} s",
+                end="" if terminal else "\n",
+                file=sys.stderr,
+                flush=True,
+            )
 
     watcher = threading.Thread(target=show, daemon=True)
     watcher.start()
@@ -63,9 +69,11 @@ def answer(client, prompt: str, tokens: int) -> None:
     if last is None or first is None:
         raise BackendError("the backend answered without any text")
     rate = f"{(last.tokens - 1) / (ended - first):.0f} tokens/s" if last.tokens > 1 else "one token"
-    print(f"\n{last.prompt_tokens} prompt tokens in {last.timing_prompt_processing:.0f} ms, first text after "
-          f"{(first - started) * 1000:.0f} ms, {last.tokens} tokens in {last.timing_token_generation:.0f} ms ({rate})",
-          file=sys.stderr)
+    print(
+        f"\n{last.prompt_tokens} prompt tokens in {last.timing_prompt_processing:.0f} ms, first text after "
+        f"{(first - started) * 1000:.0f} ms, {last.tokens} tokens in {last.timing_token_generation:.0f} ms ({rate})",
+        file=sys.stderr,
+    )
 
 
 def run(prompt: str, tokens: int) -> None:

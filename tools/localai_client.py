@@ -17,8 +17,11 @@ from wire import MESSAGES, PACKAGE, RPCS, STATES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MESSAGE_LIMIT = 50 * 1024 * 1024
-CHANNEL_OPTIONS = [("grpc.max_send_message_length", MESSAGE_LIMIT), ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-                   ("grpc.use_local_subchannel_pool", 1)]  # else channels of one address share a connection
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.use_local_subchannel_pool", 1),
+]  # else channels of one address share a connection
 HEALTH_ATTEMPTS, HEALTH_SLEEP, HEALTH_TIMEOUT = 20, 2.0, 10.0
 TERM_GRACE = 15.0
 
@@ -45,8 +48,11 @@ class Client:
     def _method(channel, rpc: str):
         facts = RPCS[rpc]
         kind = channel.unary_stream if facts["server_streaming"] else channel.unary_unary
-        return kind(f"/{PACKAGE}.Backend/{rpc}", request_serializer=MESSAGES[facts["request"]].SerializeToString,
-                    response_deserializer=MESSAGES[facts["response"]].FromString)
+        return kind(
+            f"/{PACKAGE}.Backend/{rpc}",
+            request_serializer=MESSAGES[facts["request"]].SerializeToString,
+            response_deserializer=MESSAGES[facts["response"]].FromString,
+        )
 
     def call(self, rpc: str, request=None, timeout: float | None = None, metadata=None, **fields):
         """A unary RPC; raises grpc.RpcError."""
@@ -97,16 +103,38 @@ class Client:
 def model_options(model: str | Path, engine_args: dict | None = None, **fields):
     """What the host sends for a model file with no settings but the given ones."""
     path = Path(model)
-    filled = {"Model": str(model), "ModelFile": str(path), "ModelPath": str(path.parent), "ContextSize": 4096,
-              "Threads": os.cpu_count() or 1, "NBatch": 512, "Seed": 4711, "MMap": True, "NGPULayers": 99999999,
-              "FlashAttention": "auto", "EngineArgs": json.dumps(engine_args) if engine_args else ""}
+    filled = {
+        "Model": str(model),
+        "ModelFile": str(path),
+        "ModelPath": str(path.parent),
+        "ContextSize": 4096,
+        "Threads": os.cpu_count() or 1,
+        "NBatch": 512,
+        "Seed": 4711,
+        "MMap": True,
+        "NGPULayers": 99999999,
+        "FlashAttention": "auto",
+        "EngineArgs": json.dumps(engine_args) if engine_args else "",
+    }
     return MESSAGES["ModelOptions"](**(filled | fields))
 
 
 def predict_options(prompt: str = "", **fields):
     """What the host sends for a prompt; its sampling defaults unless given."""
-    filled = {"Prompt": prompt, "Temperature": 0.9, "TopP": 0.95, "TopK": 40, "Tokens": 0, "Seed": -1, "Penalty": 1.0,
-              "Batch": 512, "Threads": os.cpu_count() or 1, "TypicalP": 1.0, "TailFreeSamplingZ": 1.0, "MMap": True}
+    filled = {
+        "Prompt": prompt,
+        "Temperature": 0.9,
+        "TopP": 0.95,
+        "TopK": 40,
+        "Tokens": 0,
+        "Seed": -1,
+        "Penalty": 1.0,
+        "Batch": 512,
+        "Threads": os.cpu_count() or 1,
+        "TypicalP": 1.0,
+        "TailFreeSamplingZ": 1.0,
+        "MMap": True,
+    }
     return MESSAGES["PredictOptions"](**(filled | fields))
 
 
@@ -130,8 +158,15 @@ class Backend:
         address = [f"--addr={self.client.address}"] if one_word else ["--addr", self.client.address]
         self.started = time.monotonic()
         with open(self.stdout, "wb") as out, open(self.stderr, "wb") as err:
-            self.process = subprocess.Popen([str(script), *address], cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=err, env={**os.environ, **(environment or {})}, start_new_session=True)
+            self.process = subprocess.Popen(
+                [str(script), *address],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
 
     def __enter__(self) -> "Backend":
         try:
@@ -156,15 +191,19 @@ class Backend:
             except grpc.RpcError as error:
                 problem = f"{error.code().name}: {error.details()}"
             if self.process.poll() is not None:
-                raise BackendError(f"the backend ended with status {self.process.returncode} before it was ready: "
-                                   f"{self.last_error_line()}")
+                raise BackendError(
+                    f"the backend ended with status {self.process.returncode} before it was ready: "
+                    f"{self.last_error_line()}"
+                )
             if attempt + 1 < attempts:
                 time.sleep(sleep)
         raise BackendError(f"the backend did not answer Health within {attempts} attempts: {problem}")
 
     def last_error_line(self) -> str:
         """What the host shows when the process dies: the last non-empty line of the last 4096 bytes of stderr."""
-        lines = [line for line in self.stderr.read_bytes()[-4096:].decode(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line for line in self.stderr.read_bytes()[-4096:].decode(errors="replace").splitlines() if line.strip()
+        ]
         return lines[-1].strip() if lines else "it wrote nothing to stderr"
 
     def stop(self) -> float:

@@ -26,24 +26,35 @@ STEPS, TOP, CONTEXT = 64, 5, 2048
 
 
 def chat(user: str, system: str = "You are a helpful assistant.") -> str:
-    return (f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n"
-            "<|im_start|>assistant\n")
+    return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def long_text() -> str:
     """About 1,500 tokens of a ship's log that varies from entry to entry."""
     winds = ["north", "south-west", "east", "north-east", "west"]
     states = ["a calm sea", "long swells", "short, steep waves", "rain until noon", "fog over the water"]
-    works = ["The crew mended two sails", "The cook baked bread for nine", "We oiled the winch and the blocks",
-             "Anna took the noon sight with the old sextant", "Two of us painted the boat's bottom",
-             "We caught three mackerel and let one go"]
-    places = ["the lighthouse of Skerry Point", "the outer bank", "a small island without a name",
-              "the mouth of the river", "the old pier"]
+    works = [
+        "The crew mended two sails",
+        "The cook baked bread for nine",
+        "We oiled the winch and the blocks",
+        "Anna took the noon sight with the old sextant",
+        "Two of us painted the boat's bottom",
+        "We caught three mackerel and let one go",
+    ]
+    places = [
+        "the lighthouse of Skerry Point",
+        "the outer bank",
+        "a small island without a name",
+        "the mouth of the river",
+        "the old pier",
+    ]
     entries = []
     for day in range(1, 30):
-        entries.append(f"Day {day}. Wind from the {winds[day % 5]}, force {2 + day * 3 % 6}, with {states[day * 2 % 5]}. "
-                       f"{works[day * 5 % 6]}. At {6 + day % 11}:{day * 7 % 60:02d} we passed {places[day * 3 % 5]}, "
-                       f"{3 + day * 4 % 17} miles off; the log showed {day * 41 + 12} miles.")
+        entries.append(
+            f"Day {day}. Wind from the {winds[day % 5]}, force {2 + day * 3 % 6}, with {states[day * 2 % 5]}. "
+            f"{works[day * 5 % 6]}. At {6 + day % 11}:{day * 7 % 60:02d} we passed {places[day * 3 % 5]}, "
+            f"{3 + day * 4 % 17} miles off; the log showed {day * 41 + 12} miles."
+        )
     return "The log of the schooner Margit\n\n" + "\n".join(entries) + "\nDay 30. Wind from the"
 
 
@@ -53,12 +64,12 @@ PROMPTS = {
     "definition": "Photosynthesis is the process by which",
     "list": "Three things one needs for baking bread:\n1.",
     "letter": "Dear Ms. Hanley,\n\nThank you for your letter of the 3rd. I am sorry to hear that",
-    "dialogue": "\"Did you lock the door?\" she asked.\n\"I thought you did,\" he said. \"",
-    "python": "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n",
+    "dialogue": '"Did you lock the door?" she asked.\n"I thought you did," he said. "',
+    "python": 'def fibonacci(n):\n    """Return the n-th Fibonacci number."""\n',
     "c": "#include <stdio.h>\n\nint main(void) {\n    for (int i = 0; i < 10; i++) {\n",
-    "json": "{\"name\": \"Ada Lovelace\", \"born\": 1815, \"fields\": [\"mathematics\", ",
+    "json": '{"name": "Ada Lovelace", "born": 1815, "fields": ["mathematics", ',
     "sql": "SELECT customers.name, COUNT(orders.id)\nFROM customers\nJOIN orders ON",
-    "html": "<ul>\n  <li><a href=\"/home\">Home</a></li>\n  <li>",
+    "html": '<ul>\n  <li><a href="/home">Home</a></li>\n  <li>',
     "chinese": "中国的首都是北京。法国的首都是",
     "chinese-long": "从前有一座山，山上有一座庙，庙里有一个老和尚在讲故事。他说：",
     "russian": "Столица России — Москва, а столица Франции —",
@@ -115,14 +126,32 @@ def generate(path: Path, prompts: dict[str, str], progress) -> dict:
                 break
         tokens = [step[0][0] for step in steps]
         text = model.detokenize(tokens, prev_tokens=prompt_ids).decode("utf-8", errors="ignore")
-        cases.append({"name": name, "prompt": prompt, "prompt_ids": prompt_ids, "tokens": tokens, "text": text,
-                      "top": steps, "finish": "stop" if tokens[-1] == end else "length"})
+        cases.append(
+            {
+                "name": name,
+                "prompt": prompt,
+                "prompt_ids": prompt_ids,
+                "tokens": tokens,
+                "text": text,
+                "top": steps,
+                "finish": "stop" if tokens[-1] == end else "length",
+            }
+        )
     features = llama_cpp.llama_print_system_info().decode()
     return {
-        "made_by": {"llama_cpp_python": llama_cpp.__version__, "llama_cpp": _version(llama_cpp), "cpu": features,
-                    "n_ctx": CONTEXT, "kv": "f16", "sampling": "arg-max of the logits, no penalties"},
+        "made_by": {
+            "llama_cpp_python": llama_cpp.__version__,
+            "llama_cpp": _version(llama_cpp),
+            "cpu": features,
+            "n_ctx": CONTEXT,
+            "kv": "f16",
+            "sampling": "arg-max of the logits, no penalties",
+        },
         "model": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
-        "steps": STEPS, "end_id": end, "cases": cases}
+        "steps": STEPS,
+        "end_id": end,
+        "cases": cases,
+    }
 
 
 def _version(llama_cpp) -> str:
@@ -162,12 +191,17 @@ def main() -> int:
 
     try:
         path = arguments.model or fetch(arguments.name)
-        prompts = PROMPTS if arguments.name else {name: prompt for name, prompt in PROMPTS.items()
-                                                  if not name.startswith("chat-")}
+        prompts = (
+            PROMPTS
+            if arguments.name
+            else {name: prompt for name, prompt in PROMPTS.items() if not name.startswith("chat-")}
+        )
         write(output, generate(path, prompts, progress))
     except ImportError as error:
-        print(f"make_llama_fixtures: {error}; install llama-cpp-python into the environment of {sys.executable}",
-              file=sys.stderr)
+        print(
+            f"make_llama_fixtures: {error}; install llama-cpp-python into the environment of {sys.executable}",
+            file=sys.stderr,
+        )
         return 1
     except (FetchError, OSError) as error:
         print(f"make_llama_fixtures: {error}", file=sys.stderr)

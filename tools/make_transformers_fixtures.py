@@ -28,18 +28,39 @@ VOCAB = 300
 GREEDY_PROMPT, GREEDY_STEPS = 10, 24
 
 # Regular expressions of the published Llama 3 and Qwen 2 tokenizers, and the name of their splitter in GGUF.
-LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-                r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 
-CHAT_TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
-                 "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 
-CORPUS = ["The quick brown fox jumps over the lazy dog.", "It's 2024: we've 1,234,567 reasons, don't we?",
-          "def add(a, b):\n    return a + b\n\n\nprint(add(1, 22))\n", "naïve café — déjà vu; straße", "你好，世界。今天天气很好。",
-          "Привет, мир! Как дела?", "emoji 😀👩‍👩‍👧 and 🇫🇷", "tabs\tand   spaces  \n  end", "the theory of the other thing"] * 4
-TEXTS = ["Hello, world!", " leading space and trailing ", "I'll say it's 12345 times", "x = [1, 2, 3]  # code\n\n  y",
-         "你好 world 😀", "é́ combining", "<|im_start|>user\nhi<|im_end|>\n", "", "\r\n\t  \n"]
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "It's 2024: we've 1,234,567 reasons, don't we?",
+    "def add(a, b):\n    return a + b\n\n\nprint(add(1, 22))\n",
+    "naïve café — déjà vu; straße",
+    "你好，世界。今天天气很好。",
+    "Привет, мир! Как дела?",
+    "emoji 😀👩‍👩‍👧 and 🇫🇷",
+    "tabs\tand   spaces  \n  end",
+    "the theory of the other thing",
+] * 4
+TEXTS = [
+    "Hello, world!",
+    " leading space and trailing ",
+    "I'll say it's 12345 times",
+    "x = [1, 2, 3]  # code\n\n  y",
+    "你好 world 😀",
+    "é́ combining",
+    "<|im_start|>user\nhi<|im_end|>\n",
+    "",
+    "\r\n\t  \n",
+]
 
 
 @dataclass
@@ -54,29 +75,105 @@ class Case:
 
 
 def dense(architecture: str, model_type: str, **rest) -> dict:
-    return {"architectures": [architecture], "model_type": model_type, "vocab_size": VOCAB, "bos_token_id": 0,
-            "eos_token_id": 1, "max_position_embeddings": 512, "use_cache": True} | rest
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "vocab_size": VOCAB,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "max_position_embeddings": 512,
+        "use_cache": True,
+    } | rest
 
 
-LLAMA = dense("LlamaForCausalLM", "llama", hidden_size=48, num_hidden_layers=3, num_attention_heads=3,
-              num_key_value_heads=1, intermediate_size=80, hidden_act="silu", rms_norm_eps=1e-5,
-              tie_word_embeddings=True, attention_bias=False, mlp_bias=False, rope_theta=10000.0,
-              rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                            "original_max_position_embeddings": 64}, torch_dtype="float32")
-MISTRAL = dense("MistralForCausalLM", "mistral", hidden_size=60, num_hidden_layers=3, num_attention_heads=5,
-                num_key_value_heads=5, head_dim=12, intermediate_size=92, hidden_act="silu", rms_norm_eps=1e-5,
-                tie_word_embeddings=False, sliding_window=8, rope_theta=10000.0, torch_dtype="float32")
-QWEN2 = dense("Qwen2ForCausalLM", "qwen2", hidden_size=56, num_hidden_layers=3, num_attention_heads=7,
-              num_key_value_heads=1, intermediate_size=76, hidden_act="silu", rms_norm_eps=1e-6,
-              tie_word_embeddings=True, rope_theta=1000000.0, use_sliding_window=False, sliding_window=4096,
-              max_window_layers=3, torch_dtype="float32")
-QWEN3 = dense("Qwen3ForCausalLM", "qwen3", hidden_size=40, num_hidden_layers=4, num_attention_heads=6,
-              num_key_value_heads=2, head_dim=16, intermediate_size=72, hidden_act="silu", rms_norm_eps=1e-6,
-              tie_word_embeddings=True, attention_bias=False, use_sliding_window=False, sliding_window=None)
-GEMMA3 = dense("Gemma3ForCausalLM", "gemma3_text", hidden_size=42, num_hidden_layers=7, num_attention_heads=3,
-               num_key_value_heads=1, head_dim=16, intermediate_size=56, hidden_activation="gelu_pytorch_tanh",
-               rms_norm_eps=1e-6, sliding_window=8, attention_bias=False, final_logit_softcapping=None,
-               attn_logit_softcapping=None)
+LLAMA = dense(
+    "LlamaForCausalLM",
+    "llama",
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    intermediate_size=80,
+    hidden_act="silu",
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    mlp_bias=False,
+    rope_theta=10000.0,
+    rope_scaling={
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    torch_dtype="float32",
+)
+MISTRAL = dense(
+    "MistralForCausalLM",
+    "mistral",
+    hidden_size=60,
+    num_hidden_layers=3,
+    num_attention_heads=5,
+    num_key_value_heads=5,
+    head_dim=12,
+    intermediate_size=92,
+    hidden_act="silu",
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=False,
+    sliding_window=8,
+    rope_theta=10000.0,
+    torch_dtype="float32",
+)
+QWEN2 = dense(
+    "Qwen2ForCausalLM",
+    "qwen2",
+    hidden_size=56,
+    num_hidden_layers=3,
+    num_attention_heads=7,
+    num_key_value_heads=1,
+    intermediate_size=76,
+    hidden_act="silu",
+    rms_norm_eps=1e-6,
+    tie_word_embeddings=True,
+    rope_theta=1000000.0,
+    use_sliding_window=False,
+    sliding_window=4096,
+    max_window_layers=3,
+    torch_dtype="float32",
+)
+QWEN3 = dense(
+    "Qwen3ForCausalLM",
+    "qwen3",
+    hidden_size=40,
+    num_hidden_layers=4,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=16,
+    intermediate_size=72,
+    hidden_act="silu",
+    rms_norm_eps=1e-6,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    use_sliding_window=False,
+    sliding_window=None,
+)
+GEMMA3 = dense(
+    "Gemma3ForCausalLM",
+    "gemma3_text",
+    hidden_size=42,
+    num_hidden_layers=7,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    head_dim=16,
+    intermediate_size=56,
+    hidden_activation="gelu_pytorch_tanh",
+    rms_norm_eps=1e-6,
+    sliding_window=8,
+    attention_bias=False,
+    final_logit_softcapping=None,
+    attn_logit_softcapping=None,
+)
 
 CASES = {
     "llama": Case(LLAMA, 1, "llama-bpe", gguf="llama.gguf"),
@@ -84,22 +181,50 @@ CASES = {
     "qwen2": Case(QWEN2, 3, "qwen2", generation={"eos_token_id": [1, 2]}),
     "qwen2-f16": Case(QWEN2 | {"torch_dtype": "float16"}, 4, "qwen2", stored=torch.float16),
     # rope and dtype in the spelling of newer exports
-    "qwen3": Case(QWEN3 | {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}, "dtype": "float32"},
-                  5, "qwen2", gguf="qwen3.gguf"),
-    "qwen3-bf16": Case(QWEN3 | {"rope_theta": 1000000.0, "rope_scaling": None, "torch_dtype": "bfloat16"}, 6, "qwen2",
-                       stored=torch.bfloat16),
+    "qwen3": Case(
+        QWEN3 | {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}, "dtype": "float32"},
+        5,
+        "qwen2",
+        gguf="qwen3.gguf",
+    ),
+    "qwen3-bf16": Case(
+        QWEN3 | {"rope_theta": 1000000.0, "rope_scaling": None, "torch_dtype": "bfloat16"},
+        6,
+        "qwen2",
+        stored=torch.bfloat16,
+    ),
     # a scale that head_dim does not give, an own rope for local and (linearly scaled) global layers; no tie key
-    "gemma3": Case(GEMMA3 | {"query_pre_attn_scalar": 24, "dtype": "float32",
-                             "layer_types": ["sliding_attention"] * 2 + ["full_attention"] +
-                                            ["sliding_attention"] * 3 + ["full_attention"],
-                             "rope_parameters": {
-                                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-                                 "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}},
-                   7, "gpt-2"),
+    "gemma3": Case(
+        GEMMA3
+        | {
+            "query_pre_attn_scalar": 24,
+            "dtype": "float32",
+            "layer_types": ["sliding_attention"] * 2
+            + ["full_attention"]
+            + ["sliding_attention"] * 3
+            + ["full_attention"],
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+            },
+        },
+        7,
+        "gpt-2",
+    ),
     # older spelling, and only what a GGUF of the architecture can express: pattern 6, scale from head_dim
-    "gemma3-old": Case(GEMMA3 | {"query_pre_attn_scalar": 16, "torch_dtype": "float32", "sliding_window_pattern": 6,
-                                 "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0}, 8, "gpt-2",
-                       gguf="gemma3.gguf"),
+    "gemma3-old": Case(
+        GEMMA3
+        | {
+            "query_pre_attn_scalar": 16,
+            "torch_dtype": "float32",
+            "sliding_window_pattern": 6,
+            "rope_theta": 1000000.0,
+            "rope_local_base_freq": 10000.0,
+        },
+        8,
+        "gpt-2",
+        gguf="gemma3.gguf",
+    ),
 }
 
 
@@ -110,16 +235,25 @@ def build_tokenizer(splitter: str) -> tokenizers.Tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     else:
         expression = LLAMA3_SPLIT if splitter == "llama-bpe" else QWEN2_SPLIT
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(tokenizers.Regex(expression), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
     if splitter == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
-        vocab_size=VOCAB, special_tokens=["<|im_start|>", "<|im_end|>", "<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    tokenizer.train_from_iterator(
+        CORPUS,
+        trainers.BpeTrainer(
+            vocab_size=VOCAB,
+            special_tokens=["<|im_start|>", "<|im_end|>", "<|endoftext|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
     if tokenizer.get_vocab_size() != VOCAB:
         raise RuntimeError(f"the trained tokenizer has {tokenizer.get_vocab_size()} tokens, needed are {VOCAB}")
     return tokenizer
@@ -127,18 +261,29 @@ def build_tokenizer(splitter: str) -> tokenizers.Tokenizer:
 
 def write_tokenizer(folder: Path, tokenizer: tokenizers.Tokenizer) -> None:
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
-    write_json(folder / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|im_start|>", "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>", "add_bos_token": False, "model_max_length": 512,
-        "clean_up_tokenization_spaces": False, "chat_template": CHAT_TEMPLATE})
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": "<|im_start|>",
+            "eos_token": "<|im_end|>",
+            "pad_token": "<|endoftext|>",
+            "add_bos_token": False,
+            "model_max_length": 512,
+            "clean_up_tokenization_spaces": False,
+            "chat_template": CHAT_TEMPLATE,
+        },
+    )
 
 
 def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
     """Random weights under the names and shapes that transformers gives the architecture; returns them as stored."""
     config = transformers.AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
-        shapes = {name: tuple(parameter.shape)
-                  for name, parameter in transformers.AutoModelForCausalLM.from_config(config).named_parameters()}
+        shapes = {
+            name: tuple(parameter.shape)
+            for name, parameter in transformers.AutoModelForCausalLM.from_config(config).named_parameters()
+        }
     generator = np.random.default_rng(case.seed)
     gemma = case.config["model_type"] == "gemma3_text"
     tensors = {}
@@ -159,12 +304,14 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
     weight_map = {}
     for shard in range(case.shards):
         name = f"model-{shard + 1:05d}-of-{case.shards:05d}.safetensors"
-        part = dict(list(tensors.items())[shard::case.shards])
+        part = dict(list(tensors.items())[shard :: case.shards])
         safetensors.torch.save_file(part, folder / name, metadata={"format": "pt"})
-        weight_map |= {key: name for key in part}
+        weight_map |= dict.fromkeys(part, name)
     total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    write_json(folder / "model.safetensors.index.json",
-               {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
+    write_json(
+        folder / "model.safetensors.index.json",
+        {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))},
+    )
     return tensors
 
 
@@ -184,15 +331,33 @@ def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) ->
     if logits.shape != (POSITIONS, VOCAB) or not np.isfinite(logits).all():
         raise RuntimeError(f"{folder.name}: transformers gave logits of shape {logits.shape}, or some not finite")
     logits.astype("<f4").tofile(folder / "expected_logits.f32")
-    write_json(folder / "expected.json", {
-        "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
-        "tokenizers": tokenizers.__version__, "token_ids": list(map(int, token_ids)),
-        "logits": {"file": "expected_logits.f32", "shape": [POSITIONS, VOCAB], "std": round(float(logits.std()), 4)},
-        "greedy": {"prompt_ids": sequence[:GREEDY_PROMPT], "token_ids": sequence[GREEDY_PROMPT:], "top2_gap": gaps},
-        "texts": [{"text": text, "ids": tokenizer.encode(text).ids,
-                   "decoded": tokenizer.decode(tokenizer.encode(text).ids)} for text in TEXTS]})
-    print(f"{folder.name}: {sum(p.numel() for p in model.parameters())} parameters, logits std {logits.std():.2f}, "
-          f"smallest greedy gap {min(gaps)}")
+    write_json(
+        folder / "expected.json",
+        {
+            "transformers": transformers.__version__,
+            "torch": torch.__version__.split("+")[0],
+            "tokenizers": tokenizers.__version__,
+            "token_ids": list(map(int, token_ids)),
+            "logits": {
+                "file": "expected_logits.f32",
+                "shape": [POSITIONS, VOCAB],
+                "std": round(float(logits.std()), 4),
+            },
+            "greedy": {"prompt_ids": sequence[:GREEDY_PROMPT], "token_ids": sequence[GREEDY_PROMPT:], "top2_gap": gaps},
+            "texts": [
+                {
+                    "text": text,
+                    "ids": tokenizer.encode(text).ids,
+                    "decoded": tokenizer.decode(tokenizer.encode(text).ids),
+                }
+                for text in TEXTS
+            ],
+        },
+    )
+    print(
+        f"{folder.name}: {sum(p.numel() for p in model.parameters())} parameters, logits std {logits.std():.2f}, "
+        f"smallest greedy gap {min(gaps)}"
+    )
 
 
 def check_understood(model, case: Case) -> None:
@@ -214,8 +379,12 @@ def check_understood(model, case: Case) -> None:
         ratio = plain / rotary.inv_freq
         assert torch.isclose(ratio[0], torch.tensor(1.0)) and torch.isclose(ratio[-1], torch.tensor(8.0)), ratio
     else:
-        assert_rope(rotary.inv_freq, 1000000.0 if "qwen" in wanted["model_type"] else 10000.0,
-                    model.model.layers[0].self_attn.head_dim, 1.0)
+        assert_rope(
+            rotary.inv_freq,
+            1000000.0 if "qwen" in wanted["model_type"] else 10000.0,
+            model.model.layers[0].self_attn.head_dim,
+            1.0,
+        )
     if wanted["model_type"] == "mistral":
         assert config.sliding_window == 8
     tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
@@ -228,17 +397,32 @@ def assert_rope(inv_freq: torch.Tensor, theta: float, dim: int, factor: float) -
 
 GGUF_NAMES = {
     "llama": {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"},
-    "gemma3": {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
-               "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"},
+    "gemma3": {
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    },
 }
-GGUF_COMMON = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-               "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-               "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+GGUF_COMMON = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
 
 
 def gguf_name(arch: str, name: str) -> str:
-    top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-           "lm_head.weight": "output.weight"}
+    top = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
     if name in top:
         return top[name]
     _, _, layer, rest = name.split(".", 3)
@@ -279,8 +463,9 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     writer.add_tokenizer_pre(case.splitter)
     writer.add_token_list(tokens)
     writer.add_token_types([gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL for token in tokens])
-    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge)
-                             for merge in document["model"]["merges"]])
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in document["model"]["merges"]]
+    )
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
     writer.add_pad_token_id(2)
@@ -310,8 +495,9 @@ def llama3_divisors(theta: float, dim: int, scaling: dict) -> np.ndarray:
     context = scaling["original_max_position_embeddings"]
     for i in range(0, dim, 2):
         wavelength = 2 * np.pi * theta ** (i / dim)
-        smooth = ((context / wavelength - scaling["low_freq_factor"]) /
-                  (scaling["high_freq_factor"] - scaling["low_freq_factor"]))
+        smooth = (context / wavelength - scaling["low_freq_factor"]) / (
+            scaling["high_freq_factor"] - scaling["low_freq_factor"]
+        )
         result.append(1 / ((1 - min(max(smooth, 0), 1)) / scaling["factor"] + min(max(smooth, 0), 1)))
     return np.array(result, dtype=np.float32)
 

