@@ -1,0 +1,66 @@
+"""End-to-end tests: a real model, and a real server process started and called as LocalAI does."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from localai_client import REPOSITORY, Backend
+from models import FetchError, fetch
+
+FIXTURES = REPOSITORY / "tests" / "fixtures"
+
+
+def pytest_collection_modifyitems(items) -> None:
+    for item in items:  # loads and real models take longer than the suite's common limit
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
+def fetched(name: str) -> Path:
+    try:
+        return fetch(name)
+    except FetchError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    return fetched("smollm2")
+
+
+@pytest.fixture(scope="session")
+def oracle() -> dict:
+    """Greedy answers of llama.cpp."""
+    return json.loads((FIXTURES / "llama_cpp" / "smollm2.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Path:
+    """Folder of the tiny random checkpoints."""
+    return FIXTURES / "transformers"
+
+
+@pytest.fixture(scope="session")
+def loaded(smollm2):
+    """A client of a backend that holds SmolLM2 with default settings; tests leave it as it is."""
+    with Backend() as backend:
+        backend.client.load(smollm2)
+        yield backend.client
+
+
+@pytest.fixture(scope="session")
+def small_context(smollm2):
+    """A client of a backend whose context is 128 tokens."""
+    with Backend() as backend:
+        backend.client.load(smollm2, ContextSize=128)
+        yield backend.client
+
+
+@pytest.fixture(scope="session")
+def library():
+    """The library in this process, through the backend's own binding."""
+    os.environ.setdefault("VLLM_CPP_LIBRARY", str(REPOSITORY / "lib" / "libvllm.so"))
+    from vllm_backend.native import open_library
+
+    return open_library()
