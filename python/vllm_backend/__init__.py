@@ -1,0 +1,1 @@
+"""LocalAI's gRPC backend contract on top of libvllm."""

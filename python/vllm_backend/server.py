@@ -1,0 +1,131 @@
+"""The server process: its port, its guards, its log and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from vllm_backend import parent, servicer
+from vllm_backend.errors import BackendError
+from vllm_backend.lifecycle import Lifecycle
+
+log = logging.getLogger(__name__)
+
+MESSAGE_BYTES = 50 * 1024 * 1024
+# Of the 5 s that a stop may take: calls get the first to end with a status, freeing the model the second, and the
+# third ends the process whatever hangs.
+CALLS_GRACE_S = 1.0
+FREE_GRACE_S = 1.5
+STOP_LIMIT_S = 4.0
+
+
+class StartError(Exception):
+    """Why the server cannot start; the text is one sentence."""
+
+
+class TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
+    """Refuses every call, also those of the health service, that does not carry the bearer token."""
+
+    def __init__(self, token: str) -> None:
+        self._needed = f"Bearer {token}".encode()
+
+        async def refuse(requests: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the call carries no valid bearer token")
+
+        self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        for key, value in handler_call_details.invocation_metadata or ():
+            if key == "authorization":
+                given = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+                if hmac.compare_digest(given, self._needed):
+                    return await continuation(handler_call_details)
+        return self._refusal
+
+
+def configure_log() -> None:
+    """Warnings to stderr, the rest to stdout: the host shows the last line of stderr when a process dies."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    form = logging.Formatter("%(levelname)s %(message)s")
+    out, err = logging.StreamHandler(sys.stdout), logging.StreamHandler(sys.stderr)
+    out.addFilter(lambda record: record.levelno < logging.WARNING)
+    err.setLevel(logging.WARNING)
+    for handler in (out, err):
+        handler.setFormatter(form)
+    logging.basicConfig(level=logging.INFO, handlers=[out, err], force=True)
+
+
+def make_server(lifecycle: Lifecycle) -> Any:
+    token = os.environ.get("LOCALAI_GRPC_AUTH_TOKEN", "")
+    server = grpc.aio.server(
+        interceptors=[TokenGuard(token)] if token else [],
+        options=[
+            ("grpc.max_receive_message_length", MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MESSAGE_BYTES),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+        ],
+    )
+    server.add_generic_rpc_handlers((servicer.handlers(lifecycle),))
+    return server
+
+
+def bind(server: Any, address: str) -> None:
+    try:
+        port = server.add_insecure_port(address)
+    except (RuntimeError, ValueError) as error:
+        raise StartError(f"the address {address} cannot be used: {error}") from None
+    if port == 0:
+        raise StartError(f"the address {address} cannot be used: is the port taken?")
+
+
+async def serve(address: str) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    lifecycle = Lifecycle()
+    server = make_server(lifecycle)
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    names = (servicer.SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    for name in ("", *names):
+        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+    bind(server, address)
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    parent.watch()
+    await server.start()
+    log.info("listening on %s", address)
+
+    await stop.wait()
+    log.info("stopping")
+    limit = threading.Timer(STOP_LIMIT_S, os._exit, (0,))
+    limit.daemon = True
+    limit.start()
+    lifecycle.refuse(BackendError(grpc.StatusCode.UNAVAILABLE, "the backend is shutting down"))
+    await checks.enter_graceful_shutdown()
+    await server.stop(CALLS_GRACE_S)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(lifecycle.free(), FREE_GRACE_S)
+
+
+def run(address: str) -> None:
+    """Serves, and ends the process without waiting for threads that are inside the library."""
+    configure_log()
+    asyncio.run(serve(address))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
