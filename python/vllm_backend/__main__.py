@@ -7,6 +7,8 @@ import os
 import sys
 import traceback
 
+from vllm_backend import parent
+
 
 def fail(sentence: str) -> None:
     """Ends the process; the host shows the last line of stderr to its users."""
@@ -19,6 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="vllm_backend", description="LocalAI backend on libvllm")
     parser.add_argument("--addr", default="127.0.0.1:50051", metavar="HOST:PORT", help="address to serve on")
     address = parser.parse_args().addr
+    parent.watch()
     try:
         from vllm_backend import server
     except ImportError as error:

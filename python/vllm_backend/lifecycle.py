@@ -15,6 +15,7 @@ from vllm_backend import options, paths
 from vllm_backend.errors import BackendError, model_not_loaded
 from vllm_backend.generation import Generation
 from vllm_backend.native import Engine, LibraryError, open_library
+from vllm_backend.strict_json import shown
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -54,6 +55,8 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
     except (BackendError, ValueError) as error:
         engine.free()
         raise LoadError(f"the engine does not describe the model: {error}") from None
+    facts = {name: value for name, value in info.items() if name != "chat_template"}
+    log.info("loaded: %s", " ".join(f"{name}={shown(value)}" for name, value in facts.items()))
     if request.CUDA and info.get("device") == "cpu":
         log.warning("the model's configuration says cuda: true, and this build runs it on the CPU")
     return engine, info
@@ -100,9 +103,12 @@ class Lifecycle:
         return self._loading > 0 or (self._model is not None and len(self._model.generations) > 0)
 
     async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Asks the engine something that needs no step."""
-        engine = self.model.engine
-        return await asyncio.get_running_loop().run_in_executor(self._askers, engine.query, question)
+        """Asks the engine for something it has at hand."""
+        return await asyncio.get_running_loop().run_in_executor(self._askers, self.model.engine.query, question)
+
+    async def convert(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Asks the engine for work on a text, which may be long: it must not delay those who ask for a status."""
+        return await asyncio.get_running_loop().run_in_executor(self._submitters, self.model.engine.query, question)
 
     @contextlib.asynccontextmanager
     async def generation(self, build: Callable[[], bytes]) -> AsyncIterator[Generation]:

@@ -221,9 +221,7 @@ class Engine:
             with library.registered(deliver) as number:
                 out = library.ffi.new("vllm_request **")
                 user_data = library.ffi.cast("void *", number)
-                library.check(
-                    library.calls.vllm_ext_submit(self._handle, request, library.callback, user_data, out)
-                )
+                library.check(library.calls.vllm_ext_submit(self._handle, request, library.callback, user_data, out))
         except BaseException:
             self.leave()
             raise

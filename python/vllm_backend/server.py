@@ -16,7 +16,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from vllm_backend import parent, servicer
+from vllm_backend import servicer
 from vllm_backend.errors import BackendError
 from vllm_backend.lifecycle import Lifecycle
 
@@ -43,7 +43,7 @@ class TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore
         async def refuse(requests: Any, context: Any) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the call carries no valid bearer token")
 
-        self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
+        self._refusal: Any = grpc.stream_stream_rpc_method_handler(refuse)
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         for key, value in handler_call_details.invocation_metadata or ():
@@ -106,7 +106,6 @@ async def serve(address: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    parent.watch()
     await server.start()
     log.info("listening on %s", address)
 

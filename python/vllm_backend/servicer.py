@@ -84,12 +84,12 @@ class Servicer:
                     await emit(reply)
 
     async def TokenizeString(self, request: Any, context: Any) -> backend_pb2.TokenizationResponse:
-        answer = await self._lifecycle.ask({"query": "tokenize", "text": request.Prompt, "add_special": True})
+        answer = await self._lifecycle.convert({"query": "tokenize", "text": request.Prompt, "add_special": True})
         tokens = answer["tokens"]
         return backend_pb2.TokenizationResponse(length=len(tokens), tokens=tokens)
 
     async def Detokenize(self, request: Any, context: Any) -> backend_pb2.DetokenizeResponse:
-        answer = await self._lifecycle.ask({"query": "detokenize", "tokens": list(request.tokens)})
+        answer = await self._lifecycle.convert({"query": "detokenize", "tokens": list(request.tokens)})
         return backend_pb2.DetokenizeResponse(content=clean(answer["text"]))
 
     async def Status(self, request: Any, context: Any) -> backend_pb2.StatusResponse:
