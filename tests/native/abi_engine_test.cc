@@ -192,7 +192,11 @@ TEST_CASE("ABI streamed deltas join to the blocking text") {
 
 TEST_CASE("ABI-01 a callback that stops or throws leaves the engine usable") {
   const Handle h;
-  const vllm_sampling_params p = greedy(30);
+  vllm_sampling_params p = greedy(30);
+  // Slow enough that every token is a delta of its own.
+  p.logits_processor = [](const int32_t*, int32_t, float*, int32_t, void*) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  };
   const std::string whole = complete(h.engine, p);
   for (int at = 1; at <= 4; ++at) {
     Collected stop;
