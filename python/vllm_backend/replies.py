@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import grpc
+
 from vllm_backend import backend_pb2
 from vllm_backend.errors import BackendError, Status, engine_error
 from vllm_backend.strict_json import to_json
 
+MESSAGE_BYTES = 50 * 1024 * 1024  # most that a message may have, either way
 SHORTEST_MS = 0.001  # what a phase that ran is reported with at least
 
 
@@ -21,6 +24,14 @@ def clean(text: Any) -> str:
     if not isinstance(text, str):
         return ""
     return text.replace("\ufffd", "?").encode("utf-8", "replace").decode("utf-8")
+
+
+def sendable(reply: backend_pb2.Reply) -> backend_pb2.Reply:
+    size = reply.ByteSize()
+    if size > MESSAGE_BYTES:
+        message = f"the answer takes {size} bytes, and a message may have {MESSAGE_BYTES}"
+        raise BackendError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+    return reply
 
 
 class ReplyWriter:

@@ -19,10 +19,10 @@ from grpc_reflection.v1alpha import reflection
 from vllm_backend import servicer
 from vllm_backend.errors import BackendError
 from vllm_backend.lifecycle import Lifecycle
+from vllm_backend.replies import MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
 
-MESSAGE_BYTES = 50 * 1024 * 1024
 # Of the 5 s that a stop may take: calls get the first to end with a status, freeing the model the second, and the
 # third ends the process whatever hangs.
 CALLS_GRACE_S = 1.0

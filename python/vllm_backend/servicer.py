@@ -10,11 +10,12 @@ from typing import Any
 
 import grpc
 from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
 
 from vllm_backend import backend_pb2, chat, sampling
-from vllm_backend.errors import BackendError, identity_mismatch, one_line
+from vllm_backend.errors import BackendError, identity_mismatch, invalid_argument, one_line
 from vllm_backend.lifecycle import Lifecycle, LoadError
-from vllm_backend.replies import ReplyWriter, clean, joined
+from vllm_backend.replies import ReplyWriter, clean, joined, sendable
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Servicer:
             replies.append(reply)
 
         await self._generate(request, collect)
-        return joined(replies)
+        return sendable(joined(replies))
 
     async def PredictStream(self, request: Any, context: Any) -> None:
         await self._generate(request, context.write)
@@ -81,7 +82,7 @@ class Servicer:
                 chunk, last = await generation.next()
                 reply = writer.reply(chunk, last)
                 if reply is not None:
-                    await emit(reply)
+                    await emit(sendable(reply))
 
     async def TokenizeString(self, request: Any, context: Any) -> backend_pb2.TokenizationResponse:
         answer = await self._lifecycle.convert({"query": "tokenize", "text": request.Prompt, "add_special": True})
@@ -130,20 +131,31 @@ def unimplemented(name: str) -> Behaviour:
     return refuse
 
 
-def guarded(lifecycle: Lifecycle, name: str, behaviour: Behaviour) -> Behaviour:
-    """Checks the model identity where a request carries one, and turns errors into a status."""
+def guarded(lifecycle: Lifecycle, method: Any, behaviour: Behaviour) -> Behaviour:
+    """Reads the request, checks the model identity where it carries one, and turns errors into a status."""
+    request_class = message_factory.GetMessageClass(method.input_type)
 
-    async def handle(request: Any, context: Any) -> Any:
+    def read(wire: Any) -> Any:
+        if method.client_streaming:
+            return wire
         try:
-            asked, loaded = getattr(request, "ModelIdentity", ""), lifecycle.identity
-            if asked and loaded and asked != loaded:
-                raise identity_mismatch(loaded, asked)
-            return await behaviour(request, context)
+            request: Any = request_class.FromString(wire)
+        except DecodeError:
+            raise invalid_argument(f"the request of {method.name} is not a {method.input_type.name} message") from None
+        asked, loaded = getattr(request, "ModelIdentity", ""), lifecycle.identity
+        if asked and loaded and asked != loaded:
+            raise identity_mismatch(loaded, asked)
+        return request
+
+    async def handle(wire: Any, context: Any) -> Any:
+        try:
+            return await behaviour(read(wire), context)
         except BackendError as error:
             code, message = error.code, str(error)
         except Exception as error:
-            log.exception("%s failed", name)
-            code, message = grpc.StatusCode.INTERNAL, one_line(f"{name} failed: {type(error).__name__}: {error}")
+            log.exception("%s failed", method.name)
+            code = grpc.StatusCode.INTERNAL
+            message = one_line(f"{method.name} failed: {type(error).__name__}: {error}")
         await context.abort(code, message)
 
     return handle
@@ -158,12 +170,11 @@ def handlers(lifecycle: Lifecycle) -> grpc.GenericRpcHandler:
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }
-    methods = {}
+    methods: dict[str, Any] = {}
     for method in SERVICE.methods:
         behaviour = getattr(servicer, method.name, None) or unimplemented(method.name)
         methods[method.name] = kinds[method.client_streaming, method.server_streaming](
-            guarded(lifecycle, method.name, behaviour),
-            request_deserializer=message_factory.GetMessageClass(method.input_type).FromString,
+            guarded(lifecycle, method, behaviour),
             response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
         )
     return grpc.method_handlers_generic_handler(SERVICE.full_name, methods)

@@ -61,6 +61,7 @@ def start(fake_library: Path, tmp_path: Path, models: Path) -> Iterator[Start]:
     yield make
     for backend in running:
         backend.kill()
+        assert "Traceback" not in backend.stderr.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -71,5 +72,6 @@ def backend(fake_library: Path, tmp_path_factory: pytest.TempPathFactory, models
         shared.wait_until_ready()
         assert shared.load("good").success
         yield shared
+        assert "Traceback" not in shared.stderr.read_text()
     finally:
         shared.kill()

@@ -97,15 +97,12 @@ static void print(text *t, const char *format, ...) {
 
 static void put_string(text *t, const char *s, size_t size) {
   put(t, "\"", 1);
-  for (size_t i = 0; i < size; i++) {
-    unsigned char c = (unsigned char)s[i];
-    if (c == '"' || c == '\\') {
-      print(t, "\\%c", c);
-    } else if (c < 32) {
-      print(t, "\\u%04x", c);
-    } else {
-      put(t, s + i, 1);
-    }
+  for (size_t i = 0; i < size;) {
+    size_t run = i;
+    while (run < size && s[run] != '"' && s[run] != '\\' && (unsigned char)s[run] >= 32) run++;
+    put(t, s + i, run - i);
+    if (run < size) print(t, "\\u%04x", (unsigned char)s[run]);
+    i = run + 1;
   }
   put(t, "\"", 1);
 }

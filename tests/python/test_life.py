@@ -62,7 +62,7 @@ def test_life_01_parent_killed_while_streaming(start: Start) -> None:
         with pytest.raises(grpc.RpcError):
             list(stream)
     assert time.monotonic() - begin < 5
-    assert port_is_free(backend)
+    wait_for(lambda: port_is_free(backend), 1)
     assert "is gone, so the backend ends" in backend.stderr.read_text().splitlines()[-1]
 
 
@@ -94,7 +94,7 @@ def terminate(backend: Backend, number: int = signal.SIGTERM) -> None:
     backend.process.send_signal(number)
     assert backend.process.wait(5) == 0
     assert time.monotonic() - begin < 5
-    assert port_is_free(backend)
+    wait_for(lambda: port_is_free(backend), 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

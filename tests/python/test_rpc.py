@@ -43,8 +43,9 @@ def test_rpc_01_large_messages_both_ways(backend: Backend) -> None:
 def test_rpc_01_too_large_messages(backend: Backend) -> None:
     code, _ = backend.status_of("Predict", pb.PredictOptions(Prompt=" " * (51 * 1024 * 1024)))
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
-    code, _ = backend.status_of("Predict", pb.PredictOptions(Prompt=f"!size={51 * 1024 * 1024}"))
+    code, message = backend.status_of("Predict", pb.PredictOptions(Prompt=f"!size={51 * 1024 * 1024}"))
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "a message may have 52428800" in message
     assert backend.predict("a").message == b"a"
     wait_for(backend.all_released)
 
@@ -97,10 +98,10 @@ def test_rpc_03_many_cancelled_streams(start: Start) -> None:
         assert time.monotonic() - begin < 1
         wait_for(lambda: backend.all_released() and backend.state() == pb.StatusResponse.READY)
 
-    storm()  # the pools have all their threads now
+    storm()  # the pools have most of their threads now; those of gRPC and ours may still get a few
     before = threads(backend)
     storm()
-    wait_for(lambda: threads(backend) <= before)
+    wait_for(lambda: threads(backend) <= before + 4)
 
 
 def test_rpc_04_rpc_06_status_under_many_long_streams(backend: Backend) -> None:
@@ -308,9 +309,12 @@ def test_unknown_method(backend: Backend) -> None:
     assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_garbage_for_a_message(backend: Backend) -> None:
-    with grpc.insecure_channel(backend.address) as channel, pytest.raises(grpc.RpcError):
-        channel.unary_unary("/backend.Backend/Predict")(b"\xff\xff\xff", timeout=5)
+@pytest.mark.parametrize("name", ["Predict", "PredictStream", "LoadModel"])
+def test_garbage_for_a_message(backend: Backend, name: str) -> None:
+    with grpc.insecure_channel(backend.address) as channel, pytest.raises(grpc.RpcError) as error:
+        list(channel.unary_stream(f"/backend.Backend/{name}")(b"\xff\xff\xff", timeout=5))
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert error.value.details().startswith(f"the request of {name} is not a ")
     assert backend.predict("a").message == b"a"
 
 
