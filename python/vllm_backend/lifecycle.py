@@ -15,7 +15,6 @@ from vllm_backend import options, paths
 from vllm_backend.errors import BackendError, model_not_loaded
 from vllm_backend.generation import Generation
 from vllm_backend.native import Engine, LibraryError, open_library
-from vllm_backend.strict_json import shown
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,7 +43,6 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
         for warning in found.warnings:
             log.warning("%s", warning)
         library = open_library()
-        log.info("%s library=%s version=%s", found.line(), library.path, library.version())
         engine = library.load(found.params, found.settings)
     except (paths.PathError, options.OptionError, LibraryError, BackendError) as error:
         raise LoadError(str(error)) from None
@@ -55,8 +53,7 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
     except (BackendError, ValueError) as error:
         engine.free()
         raise LoadError(f"the engine does not describe the model: {error}") from None
-    facts = {name: value for name, value in info.items() if name != "chat_template"}
-    log.info("loaded: %s", " ".join(f"{name}={shown(value)}" for name, value in facts.items()))
+    log.info("%s library=%s version=%s", found.line(info), library.path, library.version())
     if request.CUDA and info.get("device") == "cpu":
         log.warning("the model's configuration says cuda: true, and this build runs it on the CPU")
     return engine, info

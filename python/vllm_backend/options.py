@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,10 +218,16 @@ class ModelSettings:
     sources: dict[str, tuple[str, Any]] = field(default_factory=dict)  # key: place it came from, value
     warnings: list[str] = field(default_factory=list)
 
-    def line(self) -> str:
-        """The effective settings on one line."""
-        parts = [f"{key}={shown(value)} ({place})" for key, (place, value) in sorted(self.sources.items())]
-        return f"settings: model={self.path} " + (" ".join(parts) or "all defaults")
+    def line(self, facts: Mapping[str, Any]) -> str:
+        """The effective settings on one line. `facts` is what the engine says of itself; it counts where both speak."""
+        parts = [f"model={self.path}"]
+        for key, (place, asked) in sorted(self.sources.items()):
+            effective = facts.get(key, asked)
+            note = place if effective == asked else f"{place} has {shown(asked)}"
+            parts.append(f"{key}={shown(effective)} ({note})")
+        said = {"model", "chat_template", *self.sources}
+        parts += [f"{name}={shown(value)}" for name, value in facts.items() if name not in said]
+        return "settings: " + " ".join(parts)
 
 
 def normalised(key: str) -> str:

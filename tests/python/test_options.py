@@ -181,9 +181,12 @@ def test_load_09_tokenizer_config_is_relative_to_the_models(tmp_path: Path) -> N
 
 
 def test_effective_settings_are_one_line() -> None:
-    line = read({"tool_parser": "a\nb", "block_size": 16}, ContextSize=4096).line()
-    assert "\n" not in line
-    assert "block_size=16 (engine_args)" in line and "max_model_len=4096 (context_size)" in line
+    found = read({"tool_parser": "a\nb", "block_size": 16}, ContextSize=4096)
+    line = found.line({"block_size": 16, "max_model_len": 256, "device": "cpu", "chat_template": "{{ x }}"})
+    assert line == (
+        "settings: model=/models/m block_size=16 (engine_args) max_model_len=256 (context_size has 4096) "
+        "tool_parser='a\\nb' (engine_args) device='cpu'"
+    )
 
 
 def test_readme_table_has_every_key() -> None:
@@ -208,7 +211,7 @@ def check_settled(found: options.ModelSettings) -> None:
         assert not isinstance(value, int) or -(2**31) <= value < 2**63
         assert not isinstance(value, str) or ("\0" not in value and value.encode() is not None), name
     json.dumps(found.settings, allow_nan=False)
-    assert "\n" not in found.line()
+    assert "\n" not in found.line({})
 
 
 @settings(max_examples=150, deadline=None)
