@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -41,7 +42,8 @@ bool last_error_has(const char* part) { return std::strstr(vllm_last_error(), pa
 
 struct Collected {
   std::string text;
-  int calls = 0, finished = 0;
+  std::atomic<int> calls{0};
+  int finished = 0;
   int stop_after = -1, throw_after = -1;
   bool last_was_finished = false;
 };
@@ -193,22 +195,25 @@ TEST_CASE("ABI streamed deltas join to the blocking text") {
 TEST_CASE("ABI-01 a callback that stops or throws leaves the engine usable") {
   const Handle h;
   vllm_sampling_params p = greedy(30);
-  // Slow enough that every token is a delta of its own.
-  p.logits_processor = [](const int32_t*, int32_t, float*, int32_t, void*) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));
-  };
   const std::string whole = complete(h.engine, p);
+  // The engine waits for the callback, so that deltas are not merged; not for ever, since some tokens show no text.
+  p.logits_processor = [](const int32_t*, int32_t n, float*, int32_t, void* user_data) {
+    for (int i = 0; i < 100 && static_cast<Collected*>(user_data)->calls < n; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
   for (int at = 1; at <= 4; ++at) {
     Collected stop;
     stop.stop_after = at;
+    p.logits_processor_user_data = &stop;
     CHECK(vllm_complete_stream(h.engine, kPrompt, &p, collect, &stop) == VLLM_OK);
     CHECK(stop.calls == at);
     CHECK(stop.finished == 0);
     Collected thrown;
     thrown.throw_after = at;
+    p.logits_processor_user_data = &thrown;
     CHECK(vllm_complete_stream(h.engine, kPrompt, &p, collect, &thrown) == VLLM_ERR_RUNTIME);
     CHECK(last_error_has("thrown by the callback"));
-    CHECK(complete(h.engine, p) == whole);
+    CHECK(complete(h.engine, greedy(30)) == whole);
   }
   const vllm::Json metrics = query(h.engine, R"({"query": "metrics"})");
   CHECK(metrics["running"] == 0);
@@ -369,6 +374,21 @@ TEST_CASE("RPC-07 RPC-08 extension requests: one JSON a call, totals at the end,
   CHECK(last["usage"]["completion_tokens"] == 20);
   CHECK(last["timings"]["prompt_ms"].get<double>() > 0);
   CHECK(last["timings"]["generation_ms"].get<double>() > 0);
+}
+
+TEST_CASE("RPC-10 what was generated before a failure arrives before the failure") {
+  const Handle h;
+  const std::string whole = complete(h.engine, greedy(5));
+  vllm_sampling_params p = greedy(20);
+  p.logits_processor = [](const int32_t*, int32_t n, float* logits, int32_t, void*) {
+    if (n == 5) logits[3] = NAN;
+  };
+  for (int round = 0; round < 5; ++round) {
+    Collected c;
+    CHECK(vllm_complete_stream(h.engine, kPrompt, &p, collect, &c) == VLLM_ERR_RUNTIME);
+    CHECK(c.text == whole);
+    CHECK(c.finished == 0);
+  }
 }
 
 TEST_CASE("extension requests that cannot be served are refused at once, by name") {

@@ -3,6 +3,15 @@
 #include "base/error.h"
 
 namespace vllm::abi {
+namespace {
+
+Delta without_error(Delta delta) {
+  delta.error.reset();
+  delta.finish = FinishReason::None;
+  return delta;
+}
+
+}  // namespace
 
 void deliver(Engine& engine, Stream& stream, const std::atomic<bool>* cancelled, const Emit& emit) {
   std::exception_ptr thrown;
@@ -12,7 +21,9 @@ void deliver(Engine& engine, Stream& stream, const std::atomic<bool>* cancelled,
     stopped = stopped || (cancelled != nullptr && cancelled->load());
     if (!stopped) {
       try {
-        stopped = !emit(delta);
+        // What was generated before a failure goes out before the failure does.
+        if (delta.error && !(delta.token_ids.empty() && delta.text.empty())) stopped = !emit(without_error(delta));
+        if (!stopped) stopped = !emit(delta);
       } catch (...) {
         thrown = std::current_exception();
         stopped = true;

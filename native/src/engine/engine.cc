@@ -287,6 +287,7 @@ void Engine::finish(Live& live, FinishReason reason, Delta last) {
 
 void Engine::fail(Live& live, const Error& error) {
   Delta delta;
+  delta.text = live.show({}, true);
   delta.error = error;
   finish(live, FinishReason::Error, std::move(delta));
 }

@@ -125,6 +125,8 @@ const char* finish_reason_name(FinishReason reason) {
 GenerationRequest parse_completion_request(std::string_view text, const Tokenizer& tokenizer) {
   const Json request = parse_json(text, "request", Status::InvalidArgument);
   if (!request.is_object()) fail_argument("the request is %s, needed is an object", brief(request).c_str());
+  if (const auto messages = request.find("messages"); messages != request.end() && !messages->is_null())
+    fail_argument("messages: chat requests are not in this build, needed is a rendered prompt");
   GenerationRequest out;
   bool has_prompt = false;
   for (const auto& [key, value] : request.items()) {
@@ -137,8 +139,6 @@ GenerationRequest parse_completion_request(std::string_view text, const Tokenize
                                      : token_ids_field("prompt", value);
     } else if (key == "priority") {
       out.priority = int32_field("priority", value);
-    } else if (key == "messages") {
-      fail_argument("messages: chat requests are not in this build, needed is a rendered prompt");
     } else if (std::find(std::begin(kConstraints), std::end(kConstraints), key) != std::end(kConstraints)) {
       fail_argument("%s: constrained output is not in this build", key.c_str());
     } else {
