@@ -23,11 +23,17 @@ size_t peak_growth(const auto& work) {
 
 }  // namespace vllm::test
 
-__attribute__((noinline)) void* operator new(size_t size) {
+__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(size);
-  if (!memory) throw std::bad_alloc();
+  if (!memory) return nullptr;
   vllm::test::live_bytes += malloc_usable_size(memory);
   vllm::test::peak_bytes = std::max(vllm::test::peak_bytes, vllm::test::live_bytes);
+  return memory;
+}
+
+__attribute__((noinline)) void* operator new(size_t size) {
+  void* memory = operator new(size, std::nothrow);
+  if (!memory) throw std::bad_alloc();
   return memory;
 }
 
