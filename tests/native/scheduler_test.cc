@@ -89,8 +89,15 @@ class Simulation {
       preempted_before[id] = request->preemptions;
       if (!oldest && !request->blocks.empty()) oldest = request;
     }
-    Step step = scheduler.schedule();
-    ++steps;
+    const uint64_t preemptions = scheduler.preemptions();
+    std::vector<const Request*> running;
+    for (const auto& entry : live_) {
+      if (!entry.second->blocks.empty()) running.push_back(entry.second);
+    }
+    const Step step = scheduler.schedule();
+    if (scheduler.preemptions() != preemptions) {  // then nothing is admitted
+      for (const auto& entry : step.entries) REQUIRE(std::ranges::count(running, entry.request) == 1);
+    }
     REQUIRE_NOTHROW(scheduler.check_invariants());
     if (oldest && config_.policy == Policy::Fcfs) {
       REQUIRE(oldest->preemptions == preempted_before.at(oldest->id));
@@ -139,7 +146,6 @@ class Simulation {
 
   Scheduler scheduler;
   std::map<uint64_t, Outcome> done;
-  int steps = 0;
 
  private:
   void finish(Request* request, FinishReason reason) {
@@ -325,15 +331,15 @@ TEST_CASE("no more than max_num_seqs run, in order of arrival") {
   sim.run_all();
 }
 
-TEST_CASE("a request is admitted only when all its known tokens fit what is free and not yet promised") {
+TEST_CASE("a request is admitted only when all its known tokens fit, also when computed in chunks") {
   Simulation sim(config(10, 4, 8, 8));
-  sim.add(prompt(24, 1), 2);  // 6 blocks, computed 8 tokens a step
-  sim.add(prompt(20, 2), 2);  // 5 blocks: only 4 are not promised
-  const auto small = sim.add(prompt(4, 3), 2);
+  sim.add(prompt(20, 1), 2);
+  sim.add(prompt(24, 2), 2);  // six blocks; five are left
+  sim.add(prompt(4, 3), 2);
   CHECK(sim.step().ids == Ids{1});
   CHECK(sim.step().ids == Ids{1});
-  CHECK(sim.scheduler.num_waiting() == 2);  // the head blocks the queue, small is not let past
-  CHECK(sim.alive(small));
+  CHECK(sim.step().ids == Ids{1});  // with half the budget to spare, and the head blocks the queue
+  CHECK(sim.scheduler.num_waiting() == 2);
   sim.run_all();
   for (const auto& [id, outcome] : sim.done) CHECK(outcome.preemptions == 0);
 }
@@ -525,22 +531,25 @@ TEST_CASE("priority runs lower values first and preempts the highest") {
 }
 
 TEST_CASE("a priority victim that was already planned gives its tokens back") {
-  auto c = config(4, 4, 2, 3);
+  auto c = config(5, 4, 3, 3);
   c.policy = Policy::Priority;
   Simulation sim(c);
   const auto low = sim.add(prompt(5, 1), 20, 9);
   sim.step();
   sim.step();
-  const auto high = sim.add(prompt(8, 2), 20, 0);
-  for (int i = 0; i < 8 && sim.at(low).preemptions == 0; ++i) {
-    const Ran step = sim.step();
-    if (sim.at(low).preemptions == 0) continue;
-    CHECK(step.ids == Ids{high});
-  }
+  const auto high = sim.add(prompt(3, 2), 8, 0);
+  const auto middle = sim.add(prompt(8, 3), 8, 5);
+  CHECK(sim.step().ids == Ids{low, high});
+  CHECK(sim.step().ids == Ids{low, high, middle});
+  CHECK(sim.step().ids == Ids{low, high, middle});
+  // low takes the last block, then high needs one: low goes, and its row of the three goes to middle.
+  const Ran ran = sim.step();
+  CHECK(ran.ids == Ids{high, middle});
+  CHECK(ran.entries[1].num_tokens == 2);
   CHECK(sim.at(low).preemptions == 1);
   sim.run_all();
   CHECK(sim.done.at(high).preemptions == 0);
-  CHECK(sim.done.at(high).output == solo_run(prompt(8, 2), 20, 4096, 16));
+  CHECK(sim.done.at(low).output == solo_run(prompt(5, 1), 20, 4096, 20));
 }
 
 TEST_CASE("lpm admits the longest cached prefix first, ties in order of arrival") {

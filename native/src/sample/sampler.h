@@ -95,8 +95,8 @@ class Sampler {
 
   // Of the current row.
   BlockMaxima maxima_;
-  std::vector<float> weights_;       // exp((logit - largest) / temperature) or 0; [allowed_vocab], up to a block
-  std::vector<Candidate> buffer_;    // one longer; weights in place of probabilities until they are normalised
+  std::vector<float> weights_;       // [allowed_vocab, up to a block], exp((logit - largest) / temperature)
+  std::vector<Candidate> buffer_;    // one longer; holds weights until they are normalised
   std::span<Candidate> candidates_;  // the front of buffer_
   double total_weight_ = 0.0;        // of the candidates
   double log_sum_ = 0.0;             // log-sum-exp of the unmodified logits, for log-probabilities

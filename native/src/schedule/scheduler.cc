@@ -154,7 +154,6 @@ void Scheduler::preempt(Request* request) {
   pool_.free(taken->blocks);
   taken->blocks.clear();
   taken->num_computed = 0;
-  taken->num_hashed_blocks = 0;
   ++taken->preemptions;
   ++preemptions_;
   enqueue(std::move(taken), true);
@@ -210,19 +209,11 @@ void Scheduler::order_by_prefix(std::vector<Request*>& order) const {
   std::ranges::transform(ranked, order.begin(), &Ranked::request);
 }
 
-int Scheduler::outstanding_blocks() const {
-  int blocks = 0;
-  for (const auto& request : running_) {
-    blocks += std::max(0, blocks_for(request->num_tokens()) - static_cast<int>(request->blocks.size()));
-  }
-  return blocks;
-}
-
 bool Scheduler::admit(Request* request) {
   const auto hits = pool_.lookup(request->tokens, request->block_hashes);
   const int num_hits = static_cast<int>(hits.size());
   const int wanted = blocks_for(request->num_tokens()) - num_hits + pool_.count_free(hits);
-  if (wanted + outstanding_blocks() > pool_.available()) return false;
+  if (wanted > pool_.available()) return false;
   pool_.acquire(hits);
   request->blocks = hits;
   request->num_hashed_blocks = num_hits;

@@ -91,7 +91,6 @@ class Scheduler {
   void enqueue(std::unique_ptr<Request> request, bool in_front);
   std::vector<Request*> admission_order();
   void order_by_prefix(std::vector<Request*>& order) const;
-  int outstanding_blocks() const;  // that running requests still need for the tokens they have
   void publish_full_blocks(Request& request);
   void fill_batch(Step& step) const;
 
