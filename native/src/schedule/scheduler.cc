@@ -115,6 +115,7 @@ bool Scheduler::schedule_running(Step& step, int& budget) {
     const int num_tokens = std::min(request->num_tokens() - request->num_computed, budget);
     if (num_tokens == 0) continue;
 
+    // Once alone it grows: its tokens fit the pool, and nobody else holds blocks.
     bool grown = grow(*request, num_tokens);
     while (!grown && running_.size() > 1) {
       Request* victim = pick_victim();

@@ -65,9 +65,9 @@ class Scheduler {
   void commit(const Step& step);
   /// Takes a running or waiting request out, frees its blocks and hands it back; null when it is not here.
   std::unique_ptr<Request> remove(const Request* request);
-  /// The requests that the last schedule() left out because they can never advance: one that is alone and
-  /// cannot grow in a full pool, one whose tokens fill the context or exceed the pool. The caller removes
-  /// each and finishes it with Length. Empties the list.
+  /// The requests, running or waiting, that the last schedule() left out because they can never advance:
+  /// their tokens fill the context, or need more blocks than the pool has. The caller removes each and
+  /// finishes it with Length. Empties the list.
   std::vector<Request*> take_stuck();
 
   int num_running() const { return static_cast<int>(running_.size()); }
