@@ -121,8 +121,7 @@ build_library() {
   fi
   if [ ! -e build/build.ninja ]; then
     step "Configuring the library in build/"
-    cmake -S . -B build -G Ninja >build.log 2>&1 || { cat build.log >&2 && rm build.log && fail "CMake failed"; }
-    rm build.log
+    cmake -S . -B build -G Ninja --log-level=WARNING
   fi
   step "Building the library"
   cmake --build build --target vllm
