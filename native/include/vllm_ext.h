@@ -26,7 +26,7 @@ VLLM_API vllm_status vllm_ext_load(const vllm_model_params *params, const char *
  * request_json, OpenAI's names: exactly one of `prompt` (string, or array of token ids) and `messages`; max_tokens,
  * temperature, top_p, top_k, min_p, seed, stop (string or array), stop_token_ids, presence_penalty, frequency_penalty,
  * repetition_penalty, min_tokens, ignore_eos, logprobs (number of alternatives; for `prompt` requests), logit_bias (object
- * of id to bias), priority, include_stop_str_in_output, skip_special_tokens, grammar, json_schema, regex, choice,
+ * of id to bias), allowed_token_ids, bad_words, priority, include_stop_str_in_output, skip_special_tokens, grammar, json_schema, regex, choice,
  * json_object. null counts as absent; an unknown key is refused by name.
  *
  * Each callback gets one JSON object in delta_text:

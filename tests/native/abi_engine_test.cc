@@ -225,7 +225,7 @@ TEST_CASE("ABI requests run at once, can be cancelled twice and report their cal
   const vllm_sampling_params p = greedy(60);
   const std::string whole = complete(h.engine, p);
   Collected a, b, cancelled, thrown;
-  thrown.throw_after = 2;
+  thrown.throw_after = 1;
   vllm_request *ra, *rb, *rc, *rt;
   REQUIRE(vllm_request_submit(h.engine, kPrompt, &p, collect, &a, &ra) == VLLM_OK);
   REQUIRE(vllm_request_submit(h.engine, kPrompt, &p, collect, &b, &rb) == VLLM_OK);

@@ -88,8 +88,7 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   request->priority = in.priority;
   request->sampling = std::move(in.sampling);
   request->seed = request->sampling.seed ? static_cast<uint64_t>(*request->sampling.seed) : random_seed();
-  const int64_t room = info_.max_model_len - prompt;
-  request->max_output = request->sampling.max_tokens > 0 ? std::min(request->sampling.max_tokens, room) : room;
+  request->max_output = request->sampling.output_limit(info_.max_model_len - prompt);
   request->tokens = std::move(in.prompt);
   request->num_prompt = static_cast<int>(prompt);
   request->sampler = std::make_unique<SamplerState>(request->tokens);

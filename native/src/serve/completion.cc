@@ -62,6 +62,8 @@ const std::map<std::string, Setter, std::less<>>& sampling_fields() {
       {"stop", [](const Json& v, SamplingParams& p) { p.stop = strings_field("stop", v); }},
       {"stop_token_ids",
        [](const Json& v, SamplingParams& p) { p.stop_token_ids = token_ids_field("stop_token_ids", v); }},
+      {"allowed_token_ids",
+       [](const Json& v, SamplingParams& p) { p.allowed_token_ids = token_ids_field("allowed_token_ids", v); }},
       {"include_stop_str_in_output",
        [](const Json& v, SamplingParams& p) { p.include_stop = boolean_field("include_stop_str_in_output", v); }},
       {"skip_special_tokens",
@@ -75,6 +77,15 @@ const std::map<std::string, Setter, std::less<>>& sampling_fields() {
       {"logit_bias", [](const Json& v, SamplingParams& p) { p.logit_bias = logit_bias_field(v); }},
   };
   return fields;
+}
+
+/// A word is kept out both as the start of a text and after a space.
+void add_bad_word(const std::string& word, const Tokenizer& tokenizer, SamplingParams& params) {
+  if (word.empty()) fail_argument("bad_words holds an empty string, needed are words");
+  for (const std::string& form : {word, " " + word}) {
+    std::vector<int32_t> ids = tokenizer.encode(form, false, false);
+    if (!ids.empty()) params.bad_words.push_back(std::move(ids));
+  }
 }
 
 constexpr std::string_view kConstraints[] = {"grammar", "json_schema", "regex", "choice", "json_object"};
@@ -137,6 +148,8 @@ GenerationRequest parse_completion_request(std::string_view text, const Tokenize
       has_prompt = true;
       out.prompt = value.is_string() ? tokenizer.encode(value.get_ref<const std::string&>(), true, true)
                                      : token_ids_field("prompt", value);
+    } else if (key == "bad_words") {
+      for (const std::string& word : strings_field("bad_words", value)) add_bad_word(word, tokenizer, out.sampling);
     } else if (key == "priority") {
       out.priority = int32_field("priority", value);
     } else if (std::find(std::begin(kConstraints), std::end(kConstraints), key) != std::end(kConstraints)) {
