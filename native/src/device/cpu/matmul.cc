@@ -86,7 +86,7 @@ TileShape next_shape(Scheme scheme, int64_t rows, int64_t left) {
     if (rows == 16) return kTile16;
     if (left >= 8) return rows <= kFewTokens ? kTile8Prefetch : kTile8;
   } else {
-    if (left >= 12 && left != 16) return kTile12;
+    if (left >= 12) return kTile12;
     if (left >= 8) return kTile8;
   }
   return left >= 4 ? kTile4 : left >= 2 ? kTile2 : kTile1;

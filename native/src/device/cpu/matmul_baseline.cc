@@ -5,6 +5,8 @@
 #include <emmintrin.h>
 #endif
 
+#define VLLM_INLINE static inline __attribute__((always_inline))
+
 namespace vllm::cpu {
 namespace {
 
@@ -18,10 +20,10 @@ struct Simd {
   typedef uint32_t Word __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int16_t Short __attribute__((vector_size(16), aligned(4), may_alias));
 
-  static Float splat(float v) { return Float{v, v, v, v}; }
-  static Int splat_int(const int32_t* p) { return Int{*p, *p, *p, *p}; }
-  static Float fma(Float a, Float b, Float c) { return a * b + c; }
-  static Float half(const uint8_t* p) {
+  VLLM_INLINE Float splat(float v) { return Float{v, v, v, v}; }
+  VLLM_INLINE Int splat_int(const int32_t* p) { return Int{*p, *p, *p, *p}; }
+  VLLM_INLINE Float fma(Float a, Float b, Float c) { return a * b + c; }
+  VLLM_INLINE Float half(const uint8_t* p) {
     uint16_t h[4];
     std::memcpy(h, p, 8);
     const Word bits = {h[0], h[1], h[2], h[3]};
@@ -30,16 +32,16 @@ struct Simd {
     const Word not_finite = (Word)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
     return (Float)((Word)magnitude | not_finite | (bits & 0x8000u) << 16);
   }
-  static Float bytes(const uint8_t* p) {
+  VLLM_INLINE Float bytes(const uint8_t* p) {
     return Float{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
   }
-  static Float signed_bytes(const uint8_t* p) {
+  VLLM_INLINE Float signed_bytes(const uint8_t* p) {
     const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
     return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
   }
 
   /// start + the products of neighbouring 16-bit values, none above 255 * 127.
-  static Int pair_products(Short a, Short b, Int start) {
+  VLLM_INLINE Int pair_products(Short a, Short b, Int start) {
 #if defined(__SSE2__)
     return start + (Int)_mm_madd_epi16((__m128i)a, (__m128i)b);
 #else
@@ -48,7 +50,8 @@ struct Simd {
 #endif
   }
   template <int kMax, int n>
-  static Int dots(const Word* w, const int8_t* x, Int sum) {
+  VLLM_INLINE Int dots(const Word* w, const int8_t* x, Int sum) {
+#pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
       int32_t four;
       std::memcpy(&four, x + 4 * i, 4);
@@ -63,6 +66,7 @@ struct Simd {
 
 }  // namespace
 }  // namespace vllm::cpu
+#undef VLLM_INLINE
 
 #include "device/cpu/matmul_tiles-inl.h"
 

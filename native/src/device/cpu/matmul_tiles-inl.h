@@ -49,6 +49,8 @@ constexpr int max_byte(Format f) {
   return f == Format::Q8_0 ? 255 : f == Format::Q6_K ? 63 : panel_layout(f).block_bytes == 320 ? 31 : 15;
 }
 
+constexpr bool has_high_bits(Format f) { return panel_layout(f).block_bytes % 256 != 0; }
+
 /// Lanes `first`.. of the 8 vectors of block g of a group.
 template <Format f>
 inline __attribute__((always_inline)) void load_block(const uint8_t* group, int g, int first, Word w[8]) {
@@ -393,7 +395,7 @@ constexpr Kernels make_kernels() {
     auto& p = k.product[static_cast<int>(Format::name)];                          \
     p[kTile1] = quantised_product<Format::name, 1, 0>;                            \
     p[kTile2] = quantised_product<Format::name, 2, 0>;                            \
-    p[kTile4] = quantised_product<Format::name, 4, 0>;                            \
+    p[kTile4] = quantised_product<Format::name, 4, has_high_bits(Format::name) ? kPrefetchBytes : 0>; \
     p[kTile8] = quantised_product<Format::name, 8, 0>;                            \
     p[kTile16] = quantised_product<Format::name, 16, kPrefetchBytes>;             \
     p[kTile8Prefetch] = quantised_product<Format::name, 8, kPrefetchBytes>;       \
