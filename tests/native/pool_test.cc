@@ -34,7 +34,8 @@ TEST_CASE("jobs run again after the threads have gone to sleep") {
   for (int i = 0; i < 5; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     pool.run([&](int thread) {
-      if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller must sleep, too
+      if (thread == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller must sleep, too
       ++runs;
     });
     CHECK(runs == 3 * (i + 1));

@@ -9,7 +9,8 @@ long long number(int64_t value) { return static_cast<long long>(value); }
 
 void layer_of(const char* operation, const KvCache& cache, int layer) {
   if (layer < 0 || layer >= static_cast<int>(cache.spec.layers.size()))
-    fail_runtime("%s: the KV cache has %zu layers, not a layer %d.", operation, cache.spec.layers.size(), layer);
+    fail_runtime("%s: the KV cache has %zu layers, not a layer %d.", operation, cache.spec.layers.size(),
+                 layer);
 }
 
 }  // namespace
@@ -17,14 +18,15 @@ void layer_of(const char* operation, const KvCache& cache, int layer) {
 void batch(const StepBatch& batch) {
   const int rows = batch.rows(), sequences = batch.sequences();
   if (batch.positions.size() != batch.token_ids.size() || rows == 0 || sequences == 0)
-    fail_runtime("batch: %d token ids, %zu positions and %d sequences do not make a step.", rows, batch.positions.size(),
-                 sequences);
+    fail_runtime("batch: %d token ids, %zu positions and %d sequences do not make a step.", rows,
+                 batch.positions.size(), sequences);
   if (batch.seq_start.front() != 0 || batch.seq_start.back() != rows)
-    fail_runtime("batch: the sequences cover rows %d to %d of %d.", batch.seq_start.front(), batch.seq_start.back(), rows);
+    fail_runtime("batch: the sequences cover rows %d to %d of %d.", batch.seq_start.front(),
+                 batch.seq_start.back(), rows);
   if (batch.max_blocks < 0 ||
       batch.block_table.size() != static_cast<size_t>(sequences) * static_cast<size_t>(batch.max_blocks))
-    fail_runtime("batch: the block table has %zu entries; %d sequences of %d blocks need others.", batch.block_table.size(),
-                 sequences, batch.max_blocks);
+    fail_runtime("batch: the block table has %zu entries; %d sequences of %d blocks need others.",
+                 batch.block_table.size(), sequences, batch.max_blocks);
   for (int s = 0; s < sequences; ++s) {
     if (batch.seq_start[s] >= batch.seq_start[s + 1] || batch.positions[batch.seq_start[s]] < 0)
       fail_runtime("batch: sequence %d has no rows or a negative position.", s);
@@ -43,7 +45,8 @@ void kv_cache(const KvCacheSpec& spec) {
   if (spec.num_blocks <= 0) fail_load("The KV cache has %d blocks; it needs at least one.", spec.num_blocks);
   for (const KvLayerSpec& layer : spec.layers)
     if (layer.kv_heads <= 0 || layer.head_dim <= 0)
-      fail_load("A KV cache layer has %d heads of %d values; both must be positive.", layer.kv_heads, layer.head_dim);
+      fail_load("A KV cache layer has %d heads of %d values; both must be positive.", layer.kv_heads,
+                layer.head_dim);
 }
 
 void weight(const WeightView& view) {
@@ -51,8 +54,8 @@ void weight(const WeightView& view) {
     fail_load("A weight of %lld x %lld values is empty.", number(view.rows), number(view.cols));
   const FormatInfo& info = format_info(view.format);
   if (view.cols % info.block_size != 0)
-    fail_load("A weight has %lld columns; the format %s needs a multiple of %d.", number(view.cols), info.name,
-              info.block_size);
+    fail_load("A weight has %lld columns; the format %s needs a multiple of %d.", number(view.cols),
+              info.name, info.block_size);
 }
 
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols) {
@@ -63,14 +66,15 @@ void tensor(const char* operation, const char* name, const Tensor& tensor, int64
   const int64_t end = tensor.offset + (rows - 1) * tensor.stride + cols;
   if (!tensor.buffer || tensor.offset < 0 || (rows > 1 && tensor.stride < cols) ||
       end > static_cast<int64_t>(tensor.buffer->bytes() / sizeof(float)))
-    fail_runtime("%s: %s (%lld x %lld, stride %lld, offset %lld) does not lie inside its buffer.", operation, name,
-                 number(rows), number(cols), number(tensor.stride), number(tensor.offset));
+    fail_runtime("%s: %s (%lld x %lld, stride %lld, offset %lld) does not lie inside its buffer.", operation,
+                 name, number(rows), number(cols), number(tensor.stride), number(tensor.offset));
 }
 
 void embed(const StepBatch& batch, const DeviceWeight& table, const Tensor& out) {
   tensor("embed", "out", out, batch.rows(), table.cols);
   for (int32_t id : batch.token_ids)
-    if (id < 0 || id >= table.rows) fail_runtime("embed: token %d is outside the table of %lld.", id, number(table.rows));
+    if (id < 0 || id >= table.rows)
+      fail_runtime("embed: token %d is outside the table of %lld.", id, number(table.rows));
 }
 
 void rms_norm(const Tensor& x, const Tensor& weight, const Tensor& out) {
@@ -79,7 +83,8 @@ void rms_norm(const Tensor& x, const Tensor& weight, const Tensor& out) {
   tensor("rms_norm", "out", out, x.rows, x.cols);
 }
 
-void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias, const Tensor& out) {
+void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
+            const Tensor& out) {
   int64_t outputs = 0;
   for (const DeviceWeight* weight : weights) {
     if (weight->cols != x.cols)
@@ -111,18 +116,20 @@ void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Ten
     const int first = batch.positions[batch.seq_start[s]] / cache.spec.block_size;
     const int last = (batch.context_len(s) - 1) / cache.spec.block_size;
     for (int b = first; b <= last; ++b)
-      if (b >= batch.max_blocks || batch.blocks_of(s)[b] < 0 || batch.blocks_of(s)[b] >= cache.spec.num_blocks)
+      if (b >= batch.max_blocks || batch.blocks_of(s)[b] < 0 ||
+          batch.blocks_of(s)[b] >= cache.spec.num_blocks)
         fail_runtime("write_kv: sequence %d has no valid block %d of %d.", s, b, batch.max_blocks);
   }
 }
 
-void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
-               const Tensor& out) {
+void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
+               const AttentionSpec& spec, const Tensor& out) {
   layer_of("attention", cache, layer);
   const KvLayerSpec& kv = cache.spec.layers[layer];
-  if (spec.kv_heads != kv.kv_heads || spec.head_dim != kv.head_dim || spec.heads <= 0 || spec.heads % kv.kv_heads != 0)
-    fail_runtime("attention: %d heads over %d kv heads of %d do not fit a cache of %d heads of %d.", spec.heads,
-                 spec.kv_heads, spec.head_dim, kv.kv_heads, kv.head_dim);
+  if (spec.kv_heads != kv.kv_heads || spec.head_dim != kv.head_dim || spec.heads <= 0 ||
+      spec.heads % kv.kv_heads != 0)
+    fail_runtime("attention: %d heads over %d kv heads of %d do not fit a cache of %d heads of %d.",
+                 spec.heads, spec.kv_heads, spec.head_dim, kv.kv_heads, kv.head_dim);
   const int64_t cols = static_cast<int64_t>(spec.heads) * spec.head_dim;
   tensor("attention", "q", q, batch.rows(), cols);
   tensor("attention", "out", out, batch.rows(), cols);
@@ -130,7 +137,8 @@ void attention(const StepBatch& batch, const KvCache& cache, int layer, const Te
     const int position = batch.positions[batch.seq_start[s]];
     const int oldest = spec.window > 0 && position >= spec.window ? position - spec.window + 1 : 0;
     for (int b = oldest / cache.spec.block_size; b * cache.spec.block_size < batch.context_len(s); ++b)
-      if (b >= batch.max_blocks || batch.blocks_of(s)[b] < 0 || batch.blocks_of(s)[b] >= cache.spec.num_blocks)
+      if (b >= batch.max_blocks || batch.blocks_of(s)[b] < 0 ||
+          batch.blocks_of(s)[b] >= cache.spec.num_blocks)
         fail_runtime("attention: sequence %d has no valid block %d of %d.", s, b, batch.max_blocks);
   }
 }

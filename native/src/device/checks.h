@@ -1,5 +1,6 @@
-// What every device demands of the arguments of an operation. A fault here is one of ours (a wrong description of a
-// model, a wrong batch), so all throw Error(Runtime) naming the operation, what was found and what is needed.
+// What every device demands of the arguments of an operation. A fault here is one of ours (a wrong
+// description of a model, a wrong batch), so all throw Error(Runtime) naming the operation, what was found
+// and what is needed.
 #pragma once
 #include <span>
 
@@ -14,11 +15,12 @@ void weight(const WeightView& view);     // Error(ModelLoad)
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols);
 void embed(const StepBatch& batch, const DeviceWeight& table, const Tensor& out);
 void rms_norm(const Tensor& x, const Tensor& weight, const Tensor& out);
-void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias, const Tensor& out);
+void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
+            const Tensor& out);
 void norm_rope(const StepBatch& batch, const Tensor& x, int heads, const Tensor* norm, const RopeSpec& rope);
 void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& k, const Tensor& v);
-void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
-               const Tensor& out);
+void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
+               const AttentionSpec& spec, const Tensor& out);
 void gated(const Tensor& gate, const Tensor& up, const Tensor& out);
 void gather_logit_rows(const StepBatch& batch, const Tensor& x, const Tensor& out);
 

@@ -1,5 +1,6 @@
-// The Device: memory, packed weights, the paged KV cache and about a dozen transformer-level operations. All arithmetic
-// of a model goes through it. device/reference/ is the plain scalar form and the oracle of every other device.
+// The Device: memory, packed weights, the paged KV cache and about a dozen transformer-level operations. All
+// arithmetic of a model goes through it. device/reference/ is the plain scalar form and the oracle of every
+// other device.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace vllm {
 
-/// Device memory, zeroed at allocation. host() is its address where the host can read and write it, else null.
+/// Device memory, zeroed at allocation. host() is its address where the host can read and write it, else
+/// null.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -22,7 +24,8 @@ class Buffer {
   virtual size_t bytes() const = 0;
 };
 
-/// A view of rows x cols f32 values in device memory; neighbouring rows are `stride` elements apart, columns are dense.
+/// A view of rows x cols f32 values in device memory; neighbouring rows are `stride` elements apart, columns
+/// are dense.
 struct Tensor {
   Buffer* buffer = nullptr;
   int64_t offset = 0;  // elements from the start of the buffer
@@ -54,7 +57,8 @@ class DeviceWeight {
   size_t bytes = 0;  // device memory it holds
 };
 
-/// Rotary frequencies: pair i turns by position * inv_freq[i]; cos and sin are multiplied by `magnitude` (yarn, longrope).
+/// Rotary frequencies: pair i turns by position * inv_freq[i]; cos and sin are multiplied by `magnitude`
+/// (yarn, longrope).
 struct RopeSpec {
   std::vector<float> inv_freq;  // [rotary_dim / 2]
   bool interleaved = false;     // pairs (2i, 2i+1) instead of (i, i + rotary_dim / 2)
@@ -97,15 +101,16 @@ struct AttentionSpec {
 
 enum class Activation : uint8_t { Silu, GeluTanh };
 
-/// Operations run in the order of the calls, between begin_step and end_step, on the rows of the batch given to
-/// begin_step. Results may be read after end_step. A row's result does not depend on the other rows of the batch, on how
-/// a sequence is cut into steps, nor on the number of threads. One thread uses a device at a time.
+/// Operations run in the order of the calls, between begin_step and end_step, on the rows of the batch given
+/// to begin_step, which must live until end_step. Results may be read after end_step. A row's result does not
+/// depend on the other rows of the batch, on how a sequence is cut into steps, nor on the number of threads.
+/// One thread uses a device at a time.
 class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string description() const = 0;      // "cpu (avx512-bf16, 2 threads)"
-  virtual size_t available_memory() const = 0;      // bytes that could be allocated now
+  virtual std::string description() const = 0;  // "cpu (avx512-bf16, 2 threads)"
+  virtual size_t available_memory() const = 0;  // bytes that could be allocated now
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   virtual void write(const Tensor& dst, const float* src) = 0;  // src is dense rows x cols
@@ -121,18 +126,22 @@ class Device {
 
   /// out[t] = scale * table[token_ids[t]]. out: [T, cols of table].
   virtual void embed(const DeviceWeight& table, float scale, const Tensor& out) = 0;
-  /// out = x * rsqrt(mean(x^2) + eps) * weight per row, weight: [1, cols]; with `accumulate` it is added to out.
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate, const Tensor& out) = 0;
-  /// out = x W^T + bias, for W the weights stacked by rows: out: [rows of x, sum of weight rows], x: [., cols of all
-  /// weights]. bias: [1, cols of out] or null. With `accumulate` the result is added to out.
+  /// out = x * rsqrt(mean(x^2) + eps) * weight per row, weight: [1, cols]; with `accumulate` it is added to
+  /// out.
+  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate,
+                        const Tensor& out) = 0;
+  /// out = x W^T + bias, for W the weights stacked by rows: out: [rows of x, sum of weight rows], x: [., cols
+  /// of all weights]. bias: [1, cols of out] or null. With `accumulate` the result is added to out.
   virtual void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
                       bool accumulate, const Tensor& out) = 0;
-  /// In place, for each of `heads` dense slices of x's columns: rms-norm with `norm` [1, head_dim] if not null, then
-  /// rotation of the first 2 * inv_freq.size() values by the row's position. x: [T, heads * head_dim].
+  /// In place, for each of `heads` dense slices of x's columns: rms-norm with `norm` [1, head_dim] if not
+  /// null, then rotation of the first 2 * inv_freq.size() values by the row's position. x: [T, heads *
+  /// head_dim].
   virtual void norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) = 0;
   /// Stores k and v: [T, kv_heads * head_dim] at the rows' positions in their sequences' blocks.
   virtual void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) = 0;
-  /// Causal attention of q: [T, heads * head_dim] over the cache. Query head h reads kv head h / (heads / kv_heads).
+  /// Causal attention of q: [T, heads * head_dim] over the cache. Query head h reads kv head h / (heads /
+  /// kv_heads).
   virtual void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
                          const Tensor& out) = 0;
   /// out = act(gate) * up, elementwise.
@@ -145,9 +154,9 @@ class Device {
 
 /// The plain scalar device.
 std::unique_ptr<Device> make_reference_device();
-/// threads <= 0: one a physical core. The instruction set is the best one of the machine; `isa` ("baseline", "avx2",
-/// "avx512", "avx512bf16"; empty: the environment's VLLM_CPU_ISA, else the best) forces another, and an unknown or
-/// unavailable name throws Error(InvalidArgument).
+/// threads <= 0: one a physical core. The instruction set is the best one of the machine; `isa` ("baseline",
+/// "avx2", "avx512", "avx512bf16"; empty: the environment's VLLM_CPU_ISA, else the best) forces another, and
+/// an unknown or unavailable name throws Error(InvalidArgument).
 std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa = {});
 
 }  // namespace vllm

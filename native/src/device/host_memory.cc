@@ -24,7 +24,8 @@ constexpr size_t kHugePage = 2 << 20;
 HostBuffer::HostBuffer(size_t bytes) : bytes_(bytes), mapped_(bytes >= kMapFrom) {
   if (mapped_) {
     if (bytes > cpu::available_memory()) fail_memory(bytes);
-    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* data =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) fail_memory(bytes);
     if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
     data_ = static_cast<std::byte*>(data);

@@ -4,7 +4,8 @@
 
 namespace vllm {
 
-/// Zeroed, aligned to 64 bytes. Large buffers are mappings that ask for huge pages and take memory when first written.
+/// Zeroed, aligned to 64 bytes. Large buffers are mappings that ask for huge pages and take memory when first
+/// written.
 class HostBuffer final : public Buffer {
  public:
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
@@ -22,6 +23,8 @@ class HostBuffer final : public Buffer {
 };
 
 /// First element of a tensor whose buffer the host can address.
-inline float* host_data(const Tensor& tensor) { return reinterpret_cast<float*>(tensor.buffer->host()) + tensor.offset; }
+inline float* host_data(const Tensor& tensor) {
+  return reinterpret_cast<float*>(tensor.buffer->host()) + tensor.offset;
+}
 
 }  // namespace vllm

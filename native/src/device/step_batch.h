@@ -6,15 +6,16 @@
 
 namespace vllm {
 
-/// T rows (tokens) of S sequences. The rows of sequence s are seq_start[s] .. seq_start[s + 1] - 1, with ascending,
-/// contiguous positions. Prefill chunks, decodes, verifications and resumed sequences are all just rows.
+/// T rows (tokens) of S sequences. The rows of sequence s are seq_start[s] .. seq_start[s + 1] - 1, with
+/// ascending, contiguous positions. Prefill chunks, decodes, verifications and resumed sequences are all just
+/// rows.
 struct StepBatch {
-  std::vector<int32_t> token_ids;     // [T]
-  std::vector<int32_t> positions;     // [T], position in its sequence, from 0
-  std::vector<int32_t> seq_start;     // [S + 1], row index
-  std::vector<int32_t> block_table;   // [S * max_blocks], KV block ids; unused entries are -1
-  std::vector<int32_t> state_slots;   // [S], slot of recurrent state, -1 for models without
-  std::vector<int32_t> logit_rows;    // [R], ascending row indices whose logits are needed
+  std::vector<int32_t> token_ids;    // [T]
+  std::vector<int32_t> positions;    // [T], position in its sequence, from 0
+  std::vector<int32_t> seq_start;    // [S + 1], row index
+  std::vector<int32_t> block_table;  // [S * max_blocks], KV block ids; unused entries are -1
+  std::vector<int32_t> state_slots;  // [S], slot of recurrent state, -1 for models without
+  std::vector<int32_t> logit_rows;   // [R], ascending row indices whose logits are needed
   int32_t max_blocks = 0;
 
   int rows() const { return static_cast<int>(token_ids.size()); }

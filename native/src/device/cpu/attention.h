@@ -1,8 +1,9 @@
-// Attention kernels over the paged KV cache, one table an instruction set and cache format. Plain C types only: see
-// simd.h.
+// Attention kernels over the paged KV cache, one table an instruction set and cache format. Plain C types
+// only: see simd.h.
 //
-// A row is one query token and head. What is computed of a row, and in which order, depends only on the absolute
-// positions of its keys, so the result has the same bits whatever rows share its tile, batch or step:
+// A row is one query token and head. What is computed of a row, and in which order, depends only on the
+// absolute positions of its keys, so the result has the same bits whatever rows share its tile, batch or
+// step:
 //   - a score is one chain over the dims, an output element one chain over the tokens of a group;
 //   - the running maximum is raised, and sums are rescaled, once a group of kGroup keys;
 //   - each span of kSpan keys starts afresh, and the spans of a row are merged in order;
@@ -23,11 +24,11 @@ struct AttentionTile {
   int64_t block_stride;   // elements from a block id to the next
   int block_size;
   int head_dim;
-  int dim;                // head_dim rounded up to 16
+  int dim;  // head_dim rounded up to 16
   int rows;
-  int window;             // 0: all earlier keys
+  int window;  // 0: all earlier keys
   float scale;
-  float softcap;          // 0: off
+  float softcap;  // 0: off
   int position[kMaxTileRows];
   const float* query[kMaxTileRows];
   float* out[kMaxTileRows];

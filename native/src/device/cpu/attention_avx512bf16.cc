@@ -1,5 +1,6 @@
-// Attention over a bf16 cache with vdpbf16ps, which multiplies and adds a pair in one instruction. Queries and weights
-// are rounded to bf16; the sum of a row's weights is taken of the rounded ones, so most of that error cancels.
+// Attention over a bf16 cache with vdpbf16ps, which multiplies and adds a pair in one instruction. Queries
+// and weights are rounded to bf16; the sum of a row's weights is taken of the rounded ones, so most of that
+// error cancels.
 #include "device/cpu/attention_kernels.h"
 
 namespace vllm::cpu {
@@ -20,7 +21,9 @@ struct Bf16Dot {
   static F multiply_add(F sum, Loaded w, Broadcast x) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x));
   }
-  static uint32_t rounded(float x) { return reinterpret_cast<__m128i>(_mm_cvtneps_pbh(_mm_set_ss(x)))[0] & 0xffff; }
+  static uint32_t rounded(float x) {
+    return reinterpret_cast<__m128i>(_mm_cvtneps_pbh(_mm_set_ss(x)))[0] & 0xffff;
+  }
   static Operand operand(float a, float b) { return rounded(a) | rounded(b) << 16; }
   static F store_weights(Operand* to, const F* weights, F sum) {
     const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weights[0]));

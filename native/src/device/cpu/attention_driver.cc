@@ -22,13 +22,13 @@ float* AttentionDriver::Memory::reserve(int64_t floats) {
   return reinterpret_cast<float*>(buffer->host());
 }
 
-void AttentionDriver::add_tiles(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec,
-                                int sequence) {
+void AttentionDriver::add_tiles(const AttentionKernels& kernels, const StepBatch& batch,
+                                const AttentionSpec& spec, int sequence) {
   const int group = spec.heads / spec.kv_heads;
   const int row = batch.seq_start[sequence], position = batch.positions[row];
   const int rows = (batch.seq_start[sequence + 1] - row) * group;
-  // A kv head after the other, so that its keys and values stay in the cache of a core; of each the last rows, which
-  // see most keys, first.
+  // A kv head after the other, so that its keys and values stay in the cache of a core; of each the last
+  // rows, which see most keys, first.
   for (int head = 0; head < spec.kv_heads; ++head) {
     const size_t begin = tiles_.size();
     const int* size = kernels.tile_rows;
@@ -49,7 +49,8 @@ void AttentionDriver::cut(const AttentionKernels& kernels, const StepBatch& batc
   const auto work = [&](int s) {
     return static_cast<int64_t>(batch.context_len(s)) * (batch.seq_start[s + 1] - batch.seq_start[s]);
   };
-  std::sort(order_.begin(), order_.end(), [&](int a, int b) { return work(a) != work(b) ? work(a) > work(b) : a < b; });
+  std::sort(order_.begin(), order_.end(),
+            [&](int a, int b) { return work(a) != work(b) ? work(a) > work(b) : a < b; });
 
   tiles_.clear();
   items_.clear();
@@ -82,12 +83,14 @@ void AttentionDriver::cut(const AttentionKernels& kernels, const StepBatch& batc
     }
     for (int span = first; span < last; ++span)
       for (size_t i = begin; i < end; ++i)
-        if (span >= tiles_[i].span_begin && span < tiles_[i].span_end) items_.push_back({static_cast<int>(i), span});
+        if (span >= tiles_[i].span_begin && span < tiles_[i].span_end)
+          items_.push_back({static_cast<int>(i), span});
   }
 }
 
-void AttentionDriver::run(const AttentionKernels& kernels, const StepBatch& batch, const CpuKvCache::Layer& layer,
-                          const AttentionSpec& spec, const float* q, int64_t ldq, float* out, int64_t ldo) {
+void AttentionDriver::run(const AttentionKernels& kernels, const StepBatch& batch,
+                          const CpuKvCache::Layer& layer, const AttentionSpec& spec, const float* q,
+                          int64_t ldq, float* out, int64_t ldo) {
   const int group = spec.heads / spec.kv_heads;
   const int64_t dim = layer.layout.dim, element = layer.layout.bf16 ? 2 : 4;
   cut(kernels, batch, spec, dim);
@@ -106,7 +109,8 @@ void AttentionDriver::run(const AttentionKernels& kernels, const StepBatch& batc
     tile.softcap = spec.softcap;
     for (int r = 0; r < ref.rows; ++r) {
       const int64_t row = batch.seq_start[ref.sequence] + (ref.first + r) / group;
-      const int64_t column = (ref.head * group + (ref.first + r) % group) * static_cast<int64_t>(spec.head_dim);
+      const int64_t column =
+          (ref.head * group + (ref.first + r) % group) * static_cast<int64_t>(spec.head_dim);
       tile.position[r] = batch.positions[row];
       tile.query[r] = q + row * ldq + column;
       tile.out[r] = out + row * ldo + column;

@@ -13,7 +13,8 @@ class AttentionDriver {
  public:
   explicit AttentionDriver(ThreadPool& pool) : pool_(pool), threads_(pool.threads()) {}
 
-  /// Attention of all rows of the batch; q and out rows are ldq and ldo elements apart. Block ids have been checked.
+  /// Attention of all rows of the batch; q and out rows are ldq and ldo elements apart. Block ids have been
+  /// checked.
   void run(const AttentionKernels& kernels, const StepBatch& batch, const CpuKvCache::Layer& layer,
            const AttentionSpec& spec, const float* q, int64_t ldq, float* out, int64_t ldo);
 
@@ -35,12 +36,13 @@ class AttentionDriver {
   };
 
   void cut(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec, int64_t dim);
-  void add_tiles(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec, int sequence);
+  void add_tiles(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec,
+                 int sequence);
 
   ThreadPool& pool_;
   std::vector<Memory> threads_;
   Memory partials_;
-  std::vector<int> order_;     // sequences, most work first
+  std::vector<int> order_;  // sequences, most work first
   std::vector<TileRef> tiles_;
   std::vector<Item> items_;
   std::unique_ptr<std::atomic<int>[]> spans_left_;  // of each tile

@@ -1,4 +1,5 @@
-// The bodies of AttentionKernels over the vectors of simd.h, for any way to multiply pairs. A `Pairs` type says how:
+// The bodies of AttentionKernels over the vectors of simd.h, for any way to multiply pairs. A `Pairs` type
+// says how:
 //   Stored       element of the cache
 //   Operand      a pair of query values or weights as the product takes it
 //   Loaded       vectors of pairs from the cache, one pair a lane
@@ -13,10 +14,10 @@
 namespace vllm::cpu {
 namespace {
 
-constexpr int kUnit = 16;                  // keys that lie together whatever the block size
+constexpr int kUnit = 16;  // keys that lie together whatever the block size
 constexpr int kUnitVectors = kUnit / kLanes;
-constexpr int kUnits = kGroup / kUnit;     // of a group
-constexpr int kMostKeyUnits = 4;           // of one pass of scores
+constexpr int kUnits = kGroup / kUnit;                              // of a group
+constexpr int kMostKeyUnits = 4;                                    // of one pass of scores
 constexpr int kScoreStride = kGroup + (kMostKeyUnits - 1) * kUnit;  // room for a last pass in part
 constexpr float kNone = -INFINITY;
 
@@ -42,7 +43,9 @@ struct WidenedPairs {
   static constexpr int kValueRows = 2, kValueDims = 4;
 #endif
   static Broadcast broadcast(const Operand* x) { return {splat(x->a), splat(x->b)}; }
-  static F multiply_add(F sum, const Loaded& w, const Broadcast& x) { return fma(w.b, x.b, fma(w.a, x.a, sum)); }
+  static F multiply_add(F sum, const Loaded& w, const Broadcast& x) {
+    return fma(w.b, x.b, fma(w.a, x.a, sum));
+  }
   static Operand operand(float a, float b) { return {a, b}; }
   /// Stores 16 weights as 8 operands and returns what their sum gains, as vectors.
   static F store_weights(Operand* to, const F* weights, F sum) {
@@ -194,8 +197,8 @@ inline void softmax(const AttentionTile& tile, int row, int group, int begin, in
 
 /// Adds weights x values of units begin .. end - 1 to kRows rows of o, kVectors vectors of dims wide.
 template <class Pairs, int kRows, int kVectors>
-inline void add_values(const typename Pairs::Stored* const* values, int64_t offset, int64_t width, int begin, int end,
-                       const typename Pairs::Operand* weights, int dim, float* o) {
+inline void add_values(const typename Pairs::Stored* const* values, int64_t offset, int64_t width, int begin,
+                       int end, const typename Pairs::Operand* weights, int dim, float* o) {
   F sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
@@ -232,14 +235,14 @@ constexpr int divisor_up_to(int n, int most) {
 
 /// add_values over all rows of the tile for dims chunk .. chunk + width - 1.
 template <class Pairs, int R, int kVectors>
-inline void add_chunk(const typename Pairs::Stored* const* values, int64_t width, int64_t column, int begin, int end,
-                      const typename Pairs::Operand* weights, int dim, float* o) {
+inline void add_chunk(const typename Pairs::Stored* const* values, int64_t width, int64_t column, int begin,
+                      int end, const typename Pairs::Operand* weights, int dim, float* o) {
   constexpr int kRows = divisor_up_to(R, Pairs::kValueRows);
   if constexpr (kVectors > 0) {
     for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
       for (int r = 0; r < R; r += kRows)
-        add_values<Pairs, kRows, kVectors>(values, column / kLanes * Pairs::kVectorElements, width, begin, end,
-                                           weights + r * (kGroup / 2), dim, o + r * dim + column);
+        add_values<Pairs, kRows, kVectors>(values, column / kLanes * Pairs::kVectorElements, width, begin,
+                                           end, weights + r * (kGroup / 2), dim, o + r * dim + column);
     if (column < width) add_chunk<Pairs, R, kVectors - 1>(values, width, column, begin, end, weights, dim, o);
   }
 }
@@ -276,18 +279,21 @@ void span_of(const AttentionTile& tile, int first, void* memory, const Attention
         ++block;
       }
     }
-    for (int u = 0; u < kMostKeyUnits; ++u) keys[end + u] = keys[end - 1];  // a last pass in part repeats a unit
+    for (int u = 0; u < kMostKeyUnits; ++u)
+      keys[end + u] = keys[end - 1];  // a last pass in part repeats a unit
 
     for (int u = begin; u < end; u += kPass)
-      score_units<Pairs, R, kPass>(keys + u, tile.block_size, tile.dim, scratch.queries, scratch.scores + u * kUnit);
+      score_units<Pairs, R, kPass>(keys + u, tile.block_size, tile.dim, scratch.queries,
+                                   scratch.scores + u * kUnit);
     for (int r = 0; r < R; ++r)
-      softmax<Pairs>(tile, r, group, begin, end, scratch.scores + r * kScoreStride, scratch.weights + r * (kGroup / 2),
-                     state);
+      softmax<Pairs>(tile, r, group, begin, end, scratch.scores + r * kScoreStride,
+                     scratch.weights + r * (kGroup / 2), state);
     for (int chunk = 0; chunk < tile.dim; chunk += 64) {
       const int64_t width = tile.dim - chunk < 64 ? tile.dim - chunk : 64;
       for (int u = begin; u < end; ++u)
         values[u] = blocks[u] + layout.values_at() + chunk * layout.block_size + slots[u] * width;
-      add_chunk<Pairs, R, Pairs::kValueDims>(values, width, 0, begin, end, scratch.weights, tile.dim, state.o + chunk);
+      add_chunk<Pairs, R, Pairs::kValueDims>(values, width, 0, begin, end, scratch.weights, tile.dim,
+                                             state.o + chunk);
     }
   }
 }
@@ -296,7 +302,8 @@ void merge(int rows, int dim, const AttentionState& total, const AttentionState&
   for (int r = 0; r < rows; ++r) {
     if (next.m[r] == kNone) continue;
     const float m = total.m[r] > next.m[r] ? total.m[r] : next.m[r];
-    const float keep = total.m[r] == m ? 1.0f : expf(total.m[r] - m), add = next.m[r] == m ? 1.0f : expf(next.m[r] - m);
+    const float keep = total.m[r] == m ? 1.0f : expf(total.m[r] - m),
+                add = next.m[r] == m ? 1.0f : expf(next.m[r] - m);
     total.m[r] = m;
     total.l[r] = total.l[r] * keep + next.l[r] * add;
     float* o = total.o + r * dim;
@@ -347,7 +354,7 @@ constexpr AttentionKernels kAttentionKernels = {
 #else
     {2, 1},
 #endif
-    Scratch<Pairs>::bytes, pack_queries<Pairs>, span<Pairs>, merge, finish};
+    Scratch<Pairs>::bytes,  pack_queries<Pairs>, span<Pairs>, merge, finish};
 
 }  // namespace
 }  // namespace vllm::cpu

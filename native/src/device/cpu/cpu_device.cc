@@ -1,4 +1,5 @@
-// The CPU device: operations cut into rows or columns for the threads, computed by the kernels of the instruction set.
+// The CPU device: operations cut into rows or columns for the threads, computed by the kernels of the
+// instruction set.
 #include <cstring>
 
 #include "base/error.h"
@@ -40,7 +41,8 @@ const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int threads, Isa isa) : isa_(isa), elementwise_(elementwise_kernels(isa)), pool_(threads), attention_(pool_) {}
+  CpuDevice(int threads, Isa isa)
+      : isa_(isa), elementwise_(elementwise_kernels(isa)), pool_(threads), attention_(pool_) {}
 
   std::string description() const override {
     return format("cpu (%s, %d thread%s)", isa_name(isa_), pool_.threads(), pool_.threads() == 1 ? "" : "s");
@@ -50,11 +52,13 @@ class CpuDevice final : public Device {
 
   void write(const Tensor& dst, const float* src) override {
     checks::tensor("write", "dst", dst, dst.rows, dst.cols);
-    for (int64_t t = 0; t < dst.rows; ++t) std::memcpy(row(dst, t), src + t * dst.cols, dst.cols * sizeof(float));
+    for (int64_t t = 0; t < dst.rows; ++t)
+      std::memcpy(row(dst, t), src + t * dst.cols, dst.cols * sizeof(float));
   }
   void read(const Tensor& src, float* dst) override {
     checks::tensor("read", "src", src, src.rows, src.cols);
-    for (int64_t t = 0; t < src.rows; ++t) std::memcpy(dst + t * src.cols, row(src, t), src.cols * sizeof(float));
+    for (int64_t t = 0; t < src.rows; ++t)
+      std::memcpy(dst + t * src.cols, row(src, t), src.cols * sizeof(float));
   }
 
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override {
@@ -75,21 +79,23 @@ class CpuDevice final : public Device {
 
   void embed(const DeviceWeight& table, float scale, const Tensor& out) override {
     checks::embed(*batch_, table, out);
-    for_rows(out.rows, out.cols, [&](int64_t t) { embed_row(table, batch_->token_ids[t], scale, row(out, t)); });
+    for_rows(out.rows, out.cols,
+             [&](int64_t t) { embed_row(table, batch_->token_ids[t], scale, row(out, t)); });
   }
 
-  void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate, const Tensor& out) override {
+  void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate,
+                const Tensor& out) override {
     checks::rms_norm(x, weight, out);
     for_rows(x.rows, x.cols, [&](int64_t t) {
       elementwise_.rms_norm(row(x, t), row(weight, 0), x.cols, eps, accumulate, row(out, t));
     });
   }
 
-  void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias, bool accumulate,
-              const Tensor& out) override {
+  void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
+              bool accumulate, const Tensor& out) override {
     checks::matmul(weights, x, bias, out);
-    cpu::matmul(pool_, isa_, weights, row(x, 0), x.stride, x.rows, bias ? row(*bias, 0) : nullptr, accumulate, row(out, 0),
-                out.stride, matmul_scratch_);
+    cpu::matmul(pool_, isa_, weights, row(x, 0), x.stride, x.rows, bias ? row(*bias, 0) : nullptr, accumulate,
+                row(out, 0), out.stride, matmul_scratch_);
   }
 
   void norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) override {
@@ -107,10 +113,12 @@ class CpuDevice final : public Device {
     static_cast<CpuKvCache&>(cache).write(pool_, *batch_, layer, row(k, 0), k.stride, row(v, 0), v.stride);
   }
 
-  void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec, const Tensor& out) override {
+  void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
+                 const Tensor& out) override {
     checks::attention(*batch_, cache, layer, q, spec, out);
-    attention_.run(attention_kernels(isa_, cache.spec.format), *batch_, static_cast<const CpuKvCache&>(cache).layer(layer),
-                   spec, row(q, 0), q.stride, row(out, 0), out.stride);
+    attention_.run(attention_kernels(isa_, cache.spec.format), *batch_,
+                   static_cast<const CpuKvCache&>(cache).layer(layer), spec, row(q, 0), q.stride, row(out, 0),
+                   out.stride);
   }
 
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override {
@@ -173,7 +181,8 @@ class CpuDevice final : public Device {
 namespace vllm {
 
 std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa) {
-  return std::make_unique<cpu::CpuDevice>(threads > 0 ? threads : cpu::physical_cores(), cpu::choose_isa(isa));
+  return std::make_unique<cpu::CpuDevice>(threads > 0 ? threads : cpu::physical_cores(),
+                                          cpu::choose_isa(isa));
 }
 
 }  // namespace vllm

@@ -16,7 +16,8 @@ struct ElementwiseKernels {
   /// out (+)= x * rsqrt(mean(x^2) + eps) * weight over one row of n.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, bool accumulate, float* out);
   /// In place over `heads` dense heads of one token; norm may be null.
-  void (*norm_rope)(float* x, int heads, int64_t head_dim, const float* norm, float eps, const Rotation& rotation);
+  void (*norm_rope)(float* x, int heads, int64_t head_dim, const float* norm, float eps,
+                    const Rotation& rotation);
   /// out = silu(gate) * up
   void (*silu_gated)(const float* gate, const float* up, int64_t n, float* out);
   /// out = gelu_tanh(gate) * up

@@ -13,7 +13,9 @@ inline void for_each_vector(int64_t n, Body body) {
   for (; i + kLanes <= n; i += kLanes)
     body(i, [](const float* p) { return load(p); }, [](float* p, F v) { store(p, v); });
   if (i < n)
-    body(i, [=](const float* p) { return load_first(p, n - i); }, [=](float* p, F v) { store_first(p, v, n - i); });
+    body(
+        i, [=](const float* p) { return load_first(p, n - i); },
+        [=](float* p, F v) { store_first(p, v, n - i); });
 }
 
 /// rsqrt(mean(x^2) + eps). Four running sums hide the latency of the addition; their order is fixed by n.
@@ -42,7 +44,8 @@ void rms_norm(const float* x, const float* weight, int64_t n, float eps, bool ac
       put(out + i, get(out + i) + get(x + i) * factor * get(weight + i));
     });
   } else {
-    for_each_vector(n, [&](int64_t i, auto get, auto put) { put(out + i, get(x + i) * factor * get(weight + i)); });
+    for_each_vector(
+        n, [&](int64_t i, auto get, auto put) { put(out + i, get(x + i) * factor * get(weight + i)); });
   }
 }
 
@@ -62,7 +65,8 @@ inline void rotate(float* x, const Rotation& r) {
   }
 }
 
-void norm_rope(float* x, int heads, int64_t head_dim, const float* norm, float eps, const Rotation& rotation) {
+void norm_rope(float* x, int heads, int64_t head_dim, const float* norm, float eps,
+               const Rotation& rotation) {
   for (int h = 0; h < heads; ++h) {
     if (norm) rms_norm(x, norm, head_dim, eps, false, x);
     rotate(x, rotation);

@@ -16,7 +16,8 @@ bool has(Isa isa) {
     case Isa::Baseline:
       return true;
     case Isa::Avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
     case Isa::Avx512:
       return has(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -51,8 +52,8 @@ Isa choose_isa(std::string_view name) {
     if (name == isa_name(isa)) return isa;
     known += std::string(known.empty() ? "" : ", ") + isa_name(isa);
   }
-  fail_argument("The CPU instruction set \"%.*s\" is not available; this machine has %s.", static_cast<int>(name.size()),
-                name.data(), known.c_str());
+  fail_argument("The CPU instruction set \"%.*s\" is not available; this machine has %s.",
+                static_cast<int>(name.size()), name.data(), known.c_str());
 }
 
 }  // namespace vllm::cpu

@@ -17,7 +17,8 @@ uint16_t to_bf16(float x) {
 }
 
 /// One token of one kv head at a slot of its block.
-void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v, uint16_t* block) {
+void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                 uint16_t* block) {
   uint16_t* keys = block + layout.key(slot, 0);
   const int64_t key_step = 2 * layout.block_size;
   int d = 0;
@@ -32,15 +33,16 @@ void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float
   }
 }
 
-void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v, float* block) {
+void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                 float* block) {
   for (int d = 0; d < head_dim; ++d) block[layout.key(slot, d)] = k[d];
   for (int d = 0; d < head_dim; d += 64)
     std::memcpy(block + layout.value(slot, d), v + d, std::min(64, head_dim - d) * sizeof(float));
 }
 
 template <class Element>
-void store_rows(const CpuKvCache::Layer& layer, const StepBatch& batch, Range rows, const float* k, int64_t ldk,
-                const float* v, int64_t ldv) {
+void store_rows(const CpuKvCache::Layer& layer, const StepBatch& batch, Range rows, const float* k,
+                int64_t ldk, const float* v, int64_t ldv) {
   const KvLayout& layout = layer.layout;
   auto* memory = reinterpret_cast<Element*>(layer.memory->host());
   int s = 0;
@@ -51,7 +53,8 @@ void store_rows(const CpuKvCache::Layer& layer, const StepBatch& batch, Range ro
     for (int h = 0; h < layer.kv_heads; ++h, block += layout.head_elements()) {
       // A block that is taken into use may hold anything, and a weight of zero does not silence an infinity.
       if (slot == 0) std::memset(block + layout.values_at(), 0, layout.values_at() * sizeof(Element));
-      store_token(layout, layer.head_dim, slot, k + t * ldk + h * layer.head_dim, v + t * ldv + h * layer.head_dim, block);
+      store_token(layout, layer.head_dim, slot, k + t * ldk + h * layer.head_dim,
+                  v + t * ldv + h * layer.head_dim, block);
     }
   }
 }
@@ -70,8 +73,8 @@ CpuKvCache::CpuKvCache(const KvCacheSpec& wanted) {
   }
 }
 
-void CpuKvCache::write(ThreadPool& pool, const StepBatch& batch, int index, const float* k, int64_t ldk, const float* v,
-                       int64_t ldv) {
+void CpuKvCache::write(ThreadPool& pool, const StepBatch& batch, int index, const float* k, int64_t ldk,
+                       const float* v, int64_t ldv) {
   const Layer& layer = layers_[index];
   const auto store = [&](Range rows) {
     if (layer.layout.bf16) {

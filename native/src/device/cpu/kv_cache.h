@@ -22,7 +22,8 @@ class CpuKvCache final : public KvCache {
   explicit CpuKvCache(const KvCacheSpec& spec);
   const Layer& layer(int index) const { return layers_[index]; }
   /// Stores the rows of the batch; k and v rows are ldk and ldv elements apart. Block ids have been checked.
-  void write(ThreadPool& pool, const StepBatch& batch, int layer, const float* k, int64_t ldk, const float* v, int64_t ldv);
+  void write(ThreadPool& pool, const StepBatch& batch, int layer, const float* k, int64_t ldk, const float* v,
+             int64_t ldv);
 
  private:
   std::vector<Layer> layers_;

@@ -6,11 +6,12 @@ namespace vllm::cpu {
 
 /// One block of one kv head: keys, then values, of `dim` = head_dim rounded up to 16 (the rest stays zero).
 ///   bf16  keys   [dim/2][block_size][2]          dims (2k, 2k+1) of a token are neighbours
-///         values [dim/64][block_size/2][64][2]   tokens (2j, 2j+1) of a dim are neighbours; the last chunk of dims
+///         values [dim/64][block_size/2][64][2]   tokens (2j, 2j+1) of a dim are neighbours; the last chunk
+///         of dims
 ///                                                may be 16, 32 or 48 wide
 ///   f32   the same with [2] before the last axis, so both members of a pair are dense rows
-/// Scores then come out with tokens, and outputs with dims, in the lanes of a vector, and both products read the cache
-/// as a sequential stream. The blocks of the heads of one block id follow each other.
+/// Scores then come out with tokens, and outputs with dims, in the lanes of a vector, and both products read
+/// the cache as a sequential stream. The blocks of the heads of one block id follow each other.
 struct KvLayout {
   int64_t block_size;
   int64_t dim;

@@ -23,7 +23,8 @@ std::string read_file(const std::string& path) {
   if (!file) return text;
   char buffer[4096];
   size_t got;
-  while (text.size() < (1u << 20) && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, got);
+  while (text.size() < (1u << 20) && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0)
+    text.append(buffer, got);
   std::fclose(file);
   return text;
 }
@@ -57,10 +58,12 @@ std::string group_path(const char* controller) {
   for (size_t line = 0; line < text.size();) {
     const size_t end = std::min(text.find('\n', line), text.size());
     const std::string entry = text.substr(line, end - line);
-    const size_t first = entry.find(':'), second = first == std::string::npos ? first : entry.find(':', first + 1);
+    const size_t first = entry.find(':'),
+                 second = first == std::string::npos ? first : entry.find(':', first + 1);
     if (second != std::string::npos) {
       const std::string names = "," + entry.substr(first + 1, second - first - 1) + ",";
-      const bool match = *controller ? names.find(std::string(",") + controller + ",") != std::string::npos : names == ",,";
+      const bool match =
+          *controller ? names.find(std::string(",") + controller + ",") != std::string::npos : names == ",,";
       if (match) return entry.substr(second + 1);
     }
     line = end + 1;
@@ -68,8 +71,8 @@ std::string group_path(const char* controller) {
   return "/";
 }
 
-/// Calls visit(folder) for our group and each group above it up to the mount. Inside a container the path may name
-/// groups outside the mount; those folders do not exist and read as "no limit".
+/// Calls visit(folder) for our group and each group above it up to the mount. Inside a container the path may
+/// name groups outside the mount; those folders do not exist and read as "no limit".
 template <class Visit>
 void each_group(const std::string& mount, std::string path, Visit visit) {
   while (!path.empty() && path.back() == '/') path.pop_back();
@@ -88,11 +91,14 @@ uint64_t group_memory_left() {
     left = std::min(left, most > used ? most - used : 0);
   };
   each_group("/sys/fs/cgroup", group_path(""), [&](const std::string& folder) {
-    limit(std::min(read_number(folder + "/memory.max", kUnlimited), read_number(folder + "/memory.high", kUnlimited)),
-          read_number(folder + "/memory.current", 0), read_field(read_file(folder + "/memory.stat"), "inactive_file", 0));
+    limit(std::min(read_number(folder + "/memory.max", kUnlimited),
+                   read_number(folder + "/memory.high", kUnlimited)),
+          read_number(folder + "/memory.current", 0),
+          read_field(read_file(folder + "/memory.stat"), "inactive_file", 0));
   });
   each_group("/sys/fs/cgroup/memory", group_path("memory"), [&](const std::string& folder) {
-    limit(read_number(folder + "/memory.limit_in_bytes", kUnlimited), read_number(folder + "/memory.usage_in_bytes", 0),
+    limit(read_number(folder + "/memory.limit_in_bytes", kUnlimited),
+          read_number(folder + "/memory.usage_in_bytes", 0),
           read_field(read_file(folder + "/memory.stat"), "total_inactive_file", 0));
   });
   return left;

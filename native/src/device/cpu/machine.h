@@ -4,11 +4,14 @@
 
 namespace vllm::cpu {
 
-/// Logical processors this process may run on: its affinity mask, and the CPU quota of its control group rounded up.
+/// Logical processors this process may run on: its affinity mask, and the CPU quota of its control group
+/// rounded up.
 int available_cores();
-/// Distinct cores among them (two hardware threads of one core count once), never more than available_cores().
+/// Distinct cores among them (two hardware threads of one core count once), never more than
+/// available_cores().
 int physical_cores();
-/// Bytes that could be allocated now: MemAvailable of the system or what the control group leaves, whichever is less.
+/// Bytes that could be allocated now: MemAvailable of the system or what the control group leaves, whichever
+/// is less.
 size_t available_memory();
 
 }  // namespace vllm::cpu

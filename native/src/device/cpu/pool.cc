@@ -10,8 +10,8 @@
 namespace vllm::cpu {
 namespace {
 
-// Waking a sleeping thread takes 25-50 us, so spinning covers the gaps between the operations of a step and the
-// sampling between two steps, but not the wait for a request.
+// Waking a sleeping thread takes 25-50 us, so spinning covers the gaps between the operations of a step and
+// the sampling between two steps, but not the wait for a request.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 void relax() {
@@ -44,7 +44,8 @@ ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), spin_(thre
     for (int i = 1; i < threads_; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     stop();
-    fail_runtime("Only %zu of %d compute threads could be started: %s.", workers_.size() + 1, threads_, error.what());
+    fail_runtime("Only %zu of %d compute threads could be started: %s.", workers_.size() + 1, threads_,
+                 error.what());
   }
 }
 

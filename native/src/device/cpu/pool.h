@@ -30,8 +30,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs job(thread index) on every thread and returns when all have finished. `job` must not throw. One thread calls
-  /// at a time, and never from inside a job.
+  /// Runs job(thread index) on every thread and returns when all have finished. `job` must not throw. One
+  /// thread calls at a time, and never from inside a job.
   template <class Job>
   void run(Job&& job) {
     run_erased([](void* p, int thread) { (*static_cast<std::remove_reference_t<Job>*>(p))(thread); },

@@ -1,6 +1,6 @@
-// Vectors of floats, as wide as the including file's instruction set. Only for files that are compiled for one
-// instruction set: everything has internal linkage and nothing of the standard library's C++ headers is used, so that
-// no function compiled for a newer machine can be linked in for an older one.
+// Vectors of floats, as wide as the including file's instruction set. Only for files that are compiled for
+// one instruction set: everything has internal linkage and nothing of the standard library's C++ headers is
+// used, so that no function compiled for a newer machine can be linked in for an older one.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -56,7 +56,9 @@ inline F min(F a, F b) { return _mm512_min_ps(a, b); }
 inline float sum(F v) { return _mm512_reduce_add_ps(v); }
 inline float highest(F v) { return _mm512_reduce_max_ps(v); }
 /// The first n lanes; the others are zero.
-inline F load_first(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p); }
+inline F load_first(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
+}
 inline void store_first(float* p, F v, int64_t n) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
 }
@@ -96,11 +98,14 @@ inline F load_first(const float* p, int64_t n) {
   __builtin_memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
   return v;
 }
-inline void store_first(float* p, F v, int64_t n) { __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float)); }
+inline void store_first(float* p, F v, int64_t n) {
+  __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+}
 
 #endif
 
-/// x rounded to whole numbers, nearest even, for |x| < 2^22. Adding 1.5 * 2^23 leaves the number in the low bits.
+/// x rounded to whole numbers, nearest even, for |x| < 2^22. Adding 1.5 * 2^23 leaves the number in the low
+/// bits.
 struct Rounded {
   F value;
   I integer;
@@ -117,8 +122,8 @@ struct ExpParts {
   F mantissa;  // exp(x) = mantissa * 2^exponent, mantissa in about [0.7, 1.42]
   I exponent;
 };
-/// x = n ln2 + f with |f| <= ln2 / 2, ln2 in two parts so that f is exact to 1e-8; exp(f) by a least-squares polynomial
-/// of degree 6, relative error 4e-9. Together with rounding: about 1e-7.
+/// x = n ln2 + f with |f| <= ln2 / 2, ln2 in two parts so that f is exact to 1e-8; exp(f) by a least-squares
+/// polynomial of degree 6, relative error 4e-9. Together with rounding: about 1e-7.
 inline ExpParts exp_parts(F x) {
   const Rounded n = round_to_int(x * 1.44269504f);
   F f = fma(n.value, splat(-0.693359375f), x);

@@ -11,7 +11,8 @@ namespace {
 
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
 
-/// x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3), written as x / (1 + exp(-2u)), which does not cancel for u < 0.
+/// x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3), written as x / (1 + exp(-2u)), which does not cancel
+/// for u < 0.
 double gelu_tanh(double x) {
   const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
   return x / (1.0 + std::exp(-2.0 * u));

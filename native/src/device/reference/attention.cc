@@ -11,21 +11,27 @@
 namespace vllm {
 namespace {
 
-/// Keys and values of a layer: [num_blocks][block_size][kv_heads][head_dim] f32, rounded to bf16 where the spec says so.
+/// Keys and values of a layer: [num_blocks][block_size][kv_heads][head_dim] f32, rounded to bf16 where the
+/// spec says so.
 class ReferenceKvCache final : public KvCache {
  public:
   explicit ReferenceKvCache(const KvCacheSpec& wanted) {
     spec = wanted;
     for (const KvLayerSpec& layer : spec.layers) {
-      const size_t values = static_cast<size_t>(spec.num_blocks) * spec.block_size * layer.kv_heads * layer.head_dim;
+      const size_t values =
+          static_cast<size_t>(spec.num_blocks) * spec.block_size * layer.kv_heads * layer.head_dim;
       keys_.emplace_back(values);
       values_.emplace_back(values);
       bytes += 2 * values * sizeof(float);
     }
   }
 
-  float* key(int layer, int block, int slot, int head) { return keys_[layer].data() + at(layer, block, slot, head); }
-  float* value(int layer, int block, int slot, int head) { return values_[layer].data() + at(layer, block, slot, head); }
+  float* key(int layer, int block, int slot, int head) {
+    return keys_[layer].data() + at(layer, block, slot, head);
+  }
+  float* value(int layer, int block, int slot, int head) {
+    return values_[layer].data() + at(layer, block, slot, head);
+  }
   const float* key(int layer, int block, int slot, int head) const {
     return keys_[layer].data() + at(layer, block, slot, head);
   }
@@ -52,11 +58,14 @@ void ReferenceDevice::write_kv(KvCache& cache, int layer, const Tensor& k, const
   checks::write_kv(*batch_, cache, layer, k, v);
   auto& kv = static_cast<ReferenceKvCache&>(cache);
   const auto [heads, head_dim] = kv.spec.layers[layer];
-  const auto stored = [&](float x) { return kv.spec.format == KvFormat::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x; };
+  const auto stored = [&](float x) {
+    return kv.spec.format == KvFormat::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x;
+  };
   for (int s = 0; s < batch_->sequences(); ++s) {
     for (int t = batch_->seq_start[s]; t < batch_->seq_start[s + 1]; ++t) {
       const int position = batch_->positions[t];
-      const int block = batch_->blocks_of(s)[position / kv.spec.block_size], slot = position % kv.spec.block_size;
+      const int block = batch_->blocks_of(s)[position / kv.spec.block_size],
+                slot = position % kv.spec.block_size;
       for (int h = 0; h < heads; ++h) {
         for (int d = 0; d < head_dim; ++d) {
           kv.key(layer, block, slot, h)[d] = stored(host_data(k)[t * k.stride + h * head_dim + d]);

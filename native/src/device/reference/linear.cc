@@ -16,8 +16,8 @@ void ReferenceDevice::embed(const DeviceWeight& table, float scale, const Tensor
   }
 }
 
-void ReferenceDevice::matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
-                             bool accumulate, const Tensor& out) {
+void ReferenceDevice::matmul(std::span<const DeviceWeight* const> weights, const Tensor& x,
+                             const Tensor* bias, bool accumulate, const Tensor& out) {
   checks::matmul(weights, x, bias, out);
   int64_t column = 0;
   for (const DeviceWeight* weight : weights) {
@@ -25,7 +25,8 @@ void ReferenceDevice::matmul(std::span<const DeviceWeight* const> weights, const
       const std::vector<float> w = static_cast<const ReferenceWeight*>(weight)->row(n);
       for (int64_t t = 0; t < x.rows; ++t) {
         double sum = bias ? host_data(*bias)[column] : 0.0;
-        for (int64_t k = 0; k < x.cols; ++k) sum += static_cast<double>(host_data(x)[t * x.stride + k]) * w[k];
+        for (int64_t k = 0; k < x.cols; ++k)
+          sum += static_cast<double>(host_data(x)[t * x.stride + k]) * w[k];
         float& y = host_data(out)[t * out.stride + column];
         y = static_cast<float>(accumulate ? y + sum : sum);
       }

@@ -15,7 +15,9 @@ std::string ReferenceDevice::description() const { return "reference"; }
 
 size_t ReferenceDevice::available_memory() const { return cpu::available_memory(); }
 
-std::unique_ptr<Buffer> ReferenceDevice::allocate(size_t bytes) { return std::make_unique<HostBuffer>(bytes); }
+std::unique_ptr<Buffer> ReferenceDevice::allocate(size_t bytes) {
+  return std::make_unique<HostBuffer>(bytes);
+}
 
 void ReferenceDevice::write(const Tensor& dst, const float* src) {
   checks::tensor("write", "dst", dst, dst.rows, dst.cols);

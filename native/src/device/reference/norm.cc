@@ -32,7 +32,8 @@ void rotate(float* x, int position, const RopeSpec& rope) {
 
 }  // namespace
 
-void ReferenceDevice::rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate, const Tensor& out) {
+void ReferenceDevice::rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate,
+                               const Tensor& out) {
   checks::rms_norm(x, weight, out);
   for (int64_t t = 0; t < x.rows; ++t) {
     const float* row = host_data(x) + t * x.stride;
@@ -45,7 +46,8 @@ void ReferenceDevice::rms_norm(const Tensor& x, const Tensor& weight, float eps,
   }
 }
 
-void ReferenceDevice::norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) {
+void ReferenceDevice::norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps,
+                                const RopeSpec& rope) {
   checks::norm_rope(*batch_, x, heads, norm, rope);
   const int64_t head_dim = x.cols / heads;
   for (int64_t t = 0; t < x.rows; ++t) {
@@ -53,7 +55,8 @@ void ReferenceDevice::norm_rope(const Tensor& x, int heads, const Tensor* norm, 
       float* head = host_data(x) + t * x.stride + h * head_dim;
       if (norm) {
         const double factor = inverse_rms(head, head_dim, eps);
-        for (int64_t d = 0; d < head_dim; ++d) head[d] = static_cast<float>(head[d] * factor * host_data(*norm)[d]);
+        for (int64_t d = 0; d < head_dim; ++d)
+          head[d] = static_cast<float>(head[d] * factor * host_data(*norm)[d]);
       }
       rotate(head, batch_->positions[t], rope);
     }

@@ -1,5 +1,5 @@
-// The plain scalar device: every operation in its most obvious form, one file a group of operations. It is the oracle of
-// all other devices, so nothing here is optimised; sums run in double.
+// The plain scalar device: every operation in its most obvious form, one file a group of operations. It is
+// the oracle of all other devices, so nothing here is optimised; sums run in double.
 #pragma once
 #include "device/device.h"
 
@@ -18,12 +18,14 @@ class ReferenceDevice final : public Device {
   void end_step() override;
 
   void embed(const DeviceWeight& table, float scale, const Tensor& out) override;
-  void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate, const Tensor& out) override;
-  void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias, bool accumulate,
-              const Tensor& out) override;
+  void rms_norm(const Tensor& x, const Tensor& weight, float eps, bool accumulate,
+                const Tensor& out) override;
+  void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
+              bool accumulate, const Tensor& out) override;
   void norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) override;
   void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) override;
-  void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec, const Tensor& out) override;
+  void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
+                 const Tensor& out) override;
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override;
   void gather_logit_rows(const Tensor& x, const Tensor& out) override;
   void softcap(float cap, const Tensor& x) override;

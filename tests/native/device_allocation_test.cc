@@ -1,0 +1,69 @@
+// A running engine takes no memory from the heap in a step of the CPU device.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "device_rig.h"
+
+using namespace vllm;
+using namespace vllm::test;
+
+namespace {
+
+std::atomic<size_t> allocations{0};
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+TEST_CASE("a step allocates nothing once an equal one has run") {
+  const int rows = 600, heads = 9, kv_heads = 3, head_dim = 64, hidden = 576;
+  KvCacheSpec spec;
+  spec.layers = {{kv_heads, head_dim}};
+  spec.num_blocks = 40;
+  RopeSpec rope;
+  for (int i = 0; i < head_dim / 2; ++i) rope.inv_freq.push_back(1.0f / static_cast<float>(1 + i));
+  const Weights w(Format::Q8_0, heads * head_dim, hidden, 3);
+  StepBatch prefill = rows_from(0, rows, 20), decode = rows_from(rows, 1, 20);
+  for (StepBatch* batch : {&prefill, &decode}) {
+    for (int32_t& id : batch->token_ids) id %= heads * head_dim;
+    batch->logit_rows = {batch->rows() - 1};
+  }
+  for (const auto& [isa, threads] : {std::pair{"baseline", 2}, {"", 1}, {"", 3}}) {
+    const auto owner = make_cpu_device(threads, isa);
+    Device& device = *owner;
+    INFO(device.description());
+    Rig rig(device);
+    const auto cache = device.make_kv_cache(spec);
+    const auto packed = device.pack(w.view, false);
+    const DeviceWeight* list[] = {packed.get()};
+    const Tensor x = rig.tensor(rows, hidden, Random(1).gauss(rows * hidden)),
+                 norm = rig.tensor(1, hidden, Random(2).gauss(hidden)), q = rig.tensor(rows, hidden, {}),
+                 out = rig.tensor(rows, hidden, {});
+    const auto step = [&](const StepBatch& batch) {
+      const int n = batch.rows();
+      device.begin_step(batch);
+      device.embed(*packed, 1.0f, x.head(n));
+      device.rms_norm(x.head(n), norm, 1e-5f, false, out.head(n));
+      device.matmul(list, out.head(n), nullptr, false, q.head(n));
+      device.norm_rope(q.head(n), heads, nullptr, 0, rope);
+      device.write_kv(*cache, 0, q.head(n).columns(0, 192), q.head(n).columns(192, 192));
+      device.attention(*cache, 0, q.head(n), AttentionSpec{heads, kv_heads, head_dim, 0.1f}, out.head(n));
+      device.gated(Activation::Silu, out.head(n), q.head(n), out.head(n));
+      device.gather_logit_rows(out.head(n), q.head(1));
+      device.softcap(30.0f, q.head(1));
+      device.end_step();
+    };
+    for (const StepBatch* batch : {&prefill, &decode, &prefill, &decode}) step(*batch);
+    const size_t before = allocations;
+    for (const StepBatch* batch : {&prefill, &decode}) step(*batch);
+    CHECK(allocations == before);
+  }
+}
