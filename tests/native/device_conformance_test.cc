@@ -577,6 +577,28 @@ TEST_CASE("a row of attention has the same bits in one prefill, in chunks, token
   }
 }
 
+TEST_CASE("a row of attention over a long context has the same bits decoded as prefilled") {
+  for (const AttentionCase& c :
+       {AttentionCase{2, 1, 64, 32}, AttentionCase{2, 1, 64, 32, 1200, 0, KvFormat::F32}}) {
+    INFO(name_of(c));
+    int num_blocks;
+    const auto sequences = make_sequences(c, {2100}, &num_blocks);
+    std::string kind;
+    std::vector<float> want;
+    for (const Candidate& candidate : candidates()) {
+      INFO(candidate.name);
+      const auto whole = run_attention(*candidate.device, c, sequences, num_blocks, {{{0, 0, 2100}}});
+      if (candidate.kind != kind) want = whole, kind = candidate.kind;
+      expect_equal(want, whole);
+      expect_equal(
+          want,
+          run_attention(
+              *candidate.device, c, sequences, num_blocks,
+              {{{0, 0, 1700}}, {{0, 1700, 2060}}, {{0, 2060, 2098}}, {{0, 2098, 2099}}, {{0, 2099, 2100}}}));
+    }
+  }
+}
+
 TEST_CASE("attention is not touched by what a block held before") {
   for (const AttentionCase& c : {kAttentionCases[0], kAttentionCases[9]}) {
     INFO(name_of(c));
