@@ -197,13 +197,13 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   finish(product, total, T, 16);
 }
 
-/// One pass: V vectors of rows from lane `first` times the tokens `token`.. of U, over all inputs, in ascending order.
+/// One pass: adds to c V vectors of rows from row `first` times U tokens from `token`, over `cols` inputs in rising order.
 template <Format f, int T, int V, int U, class S = Simd>
 inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int64_t cols, const void* x, int first, int token,
                                                       float* c) {
   Float acc[V][U];
 #pragma GCC unroll 64
-  for (int i = 0; i < V * U; i++) acc[i / U][i % U] = Float{};
+  for (int i = 0; i < V * U; i++) acc[i / U][i % U] = load_floats(c + (token + i % U) * 32 + first + i / U * kLanes);
   if constexpr (f == Format::BF16 && S::kBf16Dots) {
     const uint8_t* w = panel + 4 * first;
     const int32_t* pairs = static_cast<const int32_t*>(x) + token;
@@ -268,17 +268,26 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
   }
 }
 
-/// The accumulators of a pass fit the registers, so that a tile may take several passes.
+/// The accumulators of a pass fit the registers, so that a tile may take several passes. Those share a stretch of the
+/// inputs that stays in the first-level cache.
 template <Format f, int T>
 __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kWide = Simd::kRegisters >= 32;
   constexpr int V = kWide || T > 2 ? 2 : 32 / kLanes;
-  constexpr int U = kWide || T <= 4 ? T : T == 8 ? 4 : 6;
-  alignas(64) float c[T * 32];
-  for (int first = 0; first < 32; first += V * kLanes) {
-    for (int token = 0; token < T; token += U) {
-      float_pass<f, T, V, U>(product.panel, product.cols, product.tile.x, first, token, c);
+  constexpr int U = kWide || T <= 4 ? T : T == 8 || f == Format::BF16 ? 4 : 6;
+  constexpr bool kOnePass = V * kLanes == 32 && U == T;
+  constexpr int kGroupInputs = panel_layout(f).group_inputs;
+  const int64_t stretch = kOnePass ? product.cols : 64;
+  alignas(64) float c[T * 32] = {};
+  const uint8_t* panel = product.panel;
+  const uint8_t* x = static_cast<const uint8_t*>(product.tile.x);
+  for (int64_t k = 0; k < product.cols; k += stretch) {
+    const int64_t cols = k + stretch < product.cols ? stretch : product.cols - k;
+    for (int first = 0; first < 32; first += V * kLanes) {
+      for (int token = 0; token < T; token += U) float_pass<f, T, V, U>(panel, cols, x, first, token, c);
     }
+    panel += stretch / kGroupInputs * panel_layout(f).group_bytes;
+    x += stretch * T * (f == Format::BF16 && Simd::kBf16Dots ? 2 : 4);
   }
   finish(product, c, T, 32);
 }
