@@ -147,8 +147,12 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         if constexpr (kPrefetch > 0) {
           if (part == 0) {
             constexpr int kLines = layout.block_bytes / 64 + 1;
+            constexpr int kLinesOfToken = (kLines + T - 1) / T;
 #pragma GCC unroll 4
-            for (int i = t * kLines / T; i < (t + 1) * kLines / T; i++) __builtin_prefetch(ahead + 64 * i);
+            for (int i = 0; i < kLinesOfToken; i++) {
+              const int line = t + i * T;
+              if (line < kLines) __builtin_prefetch(ahead + 64 * line);
+            }
           }
         }
         const int8_t* q = x + 32 * t;

@@ -1,7 +1,5 @@
 #include "device/cpu/pack.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -168,29 +166,6 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
 }
 
 }  // namespace
-
-PanelMemory::PanelMemory(size_t bytes) {
-  if (bytes == 0) return;
-  constexpr size_t kPage = 4096, kHuge = size_t{2} << 20;
-  bytes = (bytes + kPage - 1) / kPage * kPage;
-  const size_t slack = bytes >= kHuge ? kHuge : 0;
-  void* const mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) fail_load("The memory for a packed weight, %zu bytes, cannot be allocated.", bytes);
-  uint8_t* const begin = static_cast<uint8_t*>(mapped);
-  data_ = begin;
-  bytes_ = bytes;
-  if (slack) {
-    const size_t head = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
-    data_ = begin + head;
-    if (head) munmap(begin, head);
-    if (slack - head) munmap(data_ + bytes, slack - head);
-    madvise(data_, bytes, MADV_HUGEPAGE);
-  }
-}
-
-PanelMemory::~PanelMemory() {
-  if (data_) munmap(data_, bytes_);
-}
 
 std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa, bool lookup_only) {
   const FormatInfo& info = format_info(weight.format);

@@ -3,26 +3,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/cpu/pack_memory.h"
 #include "device/device.h"
 
 namespace vllm::cpu {
-
-/// Zeroed memory for panels, 64-byte aligned and on huge pages where it is large. Throws Error(ModelLoad).
-class PanelMemory {
- public:
-  PanelMemory() = default;
-  explicit PanelMemory(size_t bytes);
-  ~PanelMemory();
-  PanelMemory(const PanelMemory&) = delete;
-  PanelMemory& operator=(const PanelMemory&) = delete;
-
-  uint8_t* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  uint8_t* data_ = nullptr;
-  size_t bytes_ = 0;
-};
 
 class PackedWeight : public DeviceWeight {
  public:
