@@ -32,7 +32,7 @@ demo: install
 	PYTHONPATH=python $(PYTHON) tools/demo.py
 
 bench: install
-	PYTHONPATH=python $(PYTHON) bench/bench.py
+	PYTHONPATH=python $(PYTHON) bench/run.py
 
 test:
 	@set -e; for stage in $(STAGES); do \
