@@ -349,6 +349,7 @@ def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) ->
                     "text": text,
                     "ids": tokenizer.encode(text).ids,
                     "decoded": tokenizer.decode(tokenizer.encode(text).ids),
+                    "decoded_all": tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False),
                 }
                 for text in TEXTS
             ],
