@@ -28,6 +28,7 @@ class GgufLoader {
     read_tokens();
     unknown_ = id_of("unknown_token_id");
     if (spm_) {
+      add_space_prefix_ = boolean("add_space_prefix").value_or(true);
       add_spm_tokens();
       load_spm();
     } else {
@@ -123,7 +124,20 @@ class GgufLoader {
       fail_load("%s: the special token %zu has %zu bytes; at most %zu are allowed.", path(), id, text.size(),
                 AddedTokenFinder::kMaxLength);
     }
-    parts_.added.add({static_cast<int32_t>(id), std::string(text), special});
+    AddedToken token{static_cast<int32_t>(id), std::string(text), special};
+    if (spm_ && !special && !add_space_prefix_ && text.find(' ') != std::string_view::npos) {
+      // A run of spaces, which the vocabulary means as a run of U+2581: that is found in the text itself first, then
+      // in what the spaces become.
+      token.content = with_markers(text);
+      parts_.added_normalized.add(token);
+    }
+    parts_.added.add(std::move(token));
+  }
+
+  std::string with_markers(std::string_view text) const {
+    Normalizer normalizer;
+    normalizer.add(Normalizer::Replace{" ", nullptr, std::string(kMarker)});
+    return normalizer.apply(text);
   }
 
   void add_bpe_tokens() {
@@ -263,8 +277,8 @@ class GgufLoader {
       bpe.score_ranks.push_back(bits >> 31 ? bits : ~bits & 0x7fffffff);
     }
     bpe.prepare(texts_);
-    parts_.strips_leading_space = boolean("add_space_prefix").value_or(true);
-    if (parts_.strips_leading_space) parts_.normalizer.add(Normalizer::Prepend{std::string(kMarker)});
+    parts_.strips_leading_space = add_space_prefix_;
+    if (add_space_prefix_) parts_.normalizer.add(Normalizer::Prepend{std::string(kMarker)});
     parts_.normalizer.add(Normalizer::Replace{" ", nullptr, std::string(kMarker)});
     adds_bos_by_default_ = true;
   }
@@ -299,6 +313,7 @@ class GgufLoader {
   const Checkpoint& checkpoint_;
   const Json& config_;
   bool spm_ = false;
+  bool add_space_prefix_ = false;  // SentencePiece: a fragment of text begins with U+2581
   bool adds_bos_by_default_ = false;
   std::vector<std::string_view> texts_;
   std::optional<int32_t> unknown_;
