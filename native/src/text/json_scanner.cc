@@ -143,7 +143,8 @@ int64_t JsonScanner::integer() {
   const char* begin = text_.data() + pos_;
   const char* last = text_.data() + text_.size();
   const auto [end, error] = std::from_chars(begin, last, value);
-  if (error != std::errc{} || (first != '-' && (first < '0' || first > '9')) ||
+  const char* digits = begin + (first == '-');
+  if (error != std::errc{} || *digits < '0' || *digits > '9' || (*digits == '0' && end - digits > 1) ||
       (end != last && (*end == '.' || *end == 'e' || *end == 'E'))) {
     fail("an integer");
   }

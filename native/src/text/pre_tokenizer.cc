@@ -1,5 +1,7 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
+
 #include "text/unicode.h"
 
 namespace vllm {
@@ -66,7 +68,7 @@ std::vector<Range> arrange(const std::vector<Range>& ranges, SplitBehavior behav
         }
         before_match = range->match;
       }
-      out.assign(out.rbegin(), out.rend());
+      std::reverse(out.begin(), out.end());
       break;
     }
   }

@@ -14,7 +14,7 @@ constexpr size_t kMaxPattern = 16384;
 
 // \s and \w as Oniguruma has them; PCRE2 counts U+180E as a space and no marks as word characters.
 constexpr char kSpaces[] = R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr char kWords[] = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr char kWords[] = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 /// The pattern in PCRE2's syntax. Constructs that PCRE2 reads otherwise are refused.
 std::string translate(std::string_view pattern) {
@@ -56,6 +56,11 @@ std::string translate(std::string_view pattern) {
         default:
           out += c;
           out += next;
+          if (i + 1 < pattern.size() && pattern[i + 1] == '{' && (next == 'p' || next == 'P' || next == 'x')) {
+            const size_t end = std::min(pattern.find('}', i), pattern.size() - 1);
+            out += pattern.substr(i + 1, end - i);
+            i = end;
+          }
       }
     } else if (in_class) {
       if (c == '[' && next == ':') {
@@ -146,8 +151,8 @@ std::vector<std::pair<size_t, size_t>> Regex::find_all(std::string_view text) co
     if (end > begin) {
       matches.emplace_back(begin, end);
       at = end;
-    } else {  // an empty match: go on behind the next character
-      matches.emplace_back(begin, begin);
+    } else {  // an empty match, which none is at the end of another: go on behind the next character
+      if (matches.empty() || matches.back().second != begin) matches.emplace_back(begin, begin);
       if (begin >= text.size()) break;
       at = begin;
       read_utf8(text, at);
