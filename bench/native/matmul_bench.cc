@@ -1,7 +1,8 @@
 // Speed of the CPU device's products beside the read rate and the int8 and bf16 peaks of the same seconds.
 // Cases run in turn and medians are printed, for the machine's memory rate drifts. Built by hand:
 //   cmake --build build --target vllm_layers
-//   g++ -std=c++20 -O2 -march=native -Inative/src bench/native/matmul_bench.cc build/tests/native/libvllm_layers.a -pthread
+//   g++ -std=c++20 -O2 -march=native -Inative/src bench/native/matmul_bench.cc
+//   build/tests/native/libvllm_layers.a -pthread
 // Use: matmul_bench [threads] [isa] [format] [repetitions]
 #include <sys/mman.h>
 
@@ -64,8 +65,10 @@ double int8_peak(ThreadPool& pool) {
     int n = rounds;
     asm volatile(
         "1:\n"
-        "vpdpbusd %%zmm30,%%zmm31,%%zmm0\n vpdpbusd %%zmm30,%%zmm31,%%zmm1\n vpdpbusd %%zmm30,%%zmm31,%%zmm2\n"
-        "vpdpbusd %%zmm30,%%zmm31,%%zmm3\n vpdpbusd %%zmm30,%%zmm31,%%zmm4\n vpdpbusd %%zmm30,%%zmm31,%%zmm5\n"
+        "vpdpbusd %%zmm30,%%zmm31,%%zmm0\n vpdpbusd %%zmm30,%%zmm31,%%zmm1\n vpdpbusd "
+        "%%zmm30,%%zmm31,%%zmm2\n"
+        "vpdpbusd %%zmm30,%%zmm31,%%zmm3\n vpdpbusd %%zmm30,%%zmm31,%%zmm4\n vpdpbusd "
+        "%%zmm30,%%zmm31,%%zmm5\n"
         "vpdpbusd %%zmm30,%%zmm31,%%zmm6\n vpdpbusd %%zmm30,%%zmm31,%%zmm7\n dec %0\n jnz 1b"
         : "+r"(n)
         :
@@ -106,7 +109,8 @@ int main(int argc, char** argv) {
 
   for (const FormatInfo& info : all_formats()) {
     if (std::strcmp(only, "all") && std::strcmp(only, info.name)) continue;
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3072, 1024}, {1024, 3072}, {1536, 576}, {576, 1536}}) {
+    for (const auto& [rows, cols] :
+         {std::pair<int64_t, int64_t>{3072, 1024}, {1024, 3072}, {1536, 576}, {576, 1536}}) {
       if (cols % info.block_size) continue;
       const size_t file_bytes = static_cast<size_t>(row_bytes(info.format, cols) * rows);
       auto file = std::make_shared<std::vector<uint8_t>>(file_bytes, uint8_t{0x11});
@@ -118,22 +122,31 @@ int main(int argc, char** argv) {
       }
       const double packing = now() - start;
       std::printf("%s %lld x %lld: packed %.0f MB at %.1f GB/s\n", info.name, static_cast<long long>(rows),
-                  static_cast<long long>(cols), 1e-6 * file_bytes * copies, file_bytes * copies / packing / 1e9);
+                  static_cast<long long>(cols), 1e-6 * file_bytes * copies,
+                  file_bytes * copies / packing / 1e9);
       keep.insert(keep.end(), weights.begin(), weights.end());
       for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
         const size_t used = tokens >= 64 ? 1 : copies;
         char name[100];
-        std::snprintf(name, sizeof name, "%-5s M=%-3lld N=%-4lld K=%-4lld", info.name, static_cast<long long>(tokens),
-                      static_cast<long long>(rows), static_cast<long long>(cols));
+        std::snprintf(name, sizeof name, "%-5s M=%-3lld N=%-4lld K=%-4lld", info.name,
+                      static_cast<long long>(tokens), static_cast<long long>(rows),
+                      static_cast<long long>(cols));
         cases.push_back({name,
                          [&, weights, used, tokens, rows = rows, cols = cols] {
                            for (size_t i = 0; i < used; i++) {
                              const DeviceWeight* w[] = {weights[i].get()};
-                             matmul(pool, isa, w, x.data(), cols, tokens, nullptr, false, out.data(), rows, scratch);
+                             matmul(pool, isa, w, x.data(), cols, tokens, nullptr, false, out.data(), rows,
+                                    scratch);
                            }
                          },
-                         2.0 * tokens * rows * cols * used, static_cast<double>(weights[0]->bytes) * used,
-                         info.format == Format::BF16 ? 0.5 : info.format < Format::Q4_0 ? 0.25 : 1.0, {}, {}, {}});
+                         2.0 * tokens * rows * cols * used,
+                         static_cast<double>(weights[0]->bytes) * used,
+                         info.format == Format::BF16  ? 0.5
+                         : info.format < Format::Q4_0 ? 0.25
+                                                      : 1.0,
+                         {},
+                         {},
+                         {}});
       }
     }
   }
@@ -155,8 +168,8 @@ int main(int argc, char** argv) {
               median(peaks));
   for (Case& c : cases) {
     const double time = median(c.times);
-    std::printf("%s %9.1f us %7.1f Gop/s %6.1f GB/s  %5.1f %% of read  %5.1f %% of peak\n", c.name.c_str(), time * 1e6,
-                c.operations / time / 1e9, c.bytes / time / 1e9, 100 * median(c.against_read),
+    std::printf("%s %9.1f us %7.1f Gop/s %6.1f GB/s  %5.1f %% of read  %5.1f %% of peak\n", c.name.c_str(),
+                time * 1e6, c.operations / time / 1e9, c.bytes / time / 1e9, 100 * median(c.against_read),
                 c.against_peak.empty() ? 0.0 : 100 * median(c.against_peak));
   }
 }

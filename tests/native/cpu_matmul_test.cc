@@ -1,5 +1,5 @@
-// Packed weights and products of the CPU device against sums in f64 over the decoded rows, on every instruction set of
-// this machine.
+// Packed weights and products of the CPU device against sums in f64 over the decoded rows, on every
+// instruction set of this machine.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -59,19 +59,29 @@ struct Matrix {
         continue;
       }
       for (int i = 0; i < info.block_bytes; i++) p[i] = random.byte();
-      const float d = (random.uniform() + 0.5f) * (random.byte() & 1 ? 1.0f : -1.0f), m = random.uniform() - 0.5f;
+      const float d = (random.uniform() + 0.5f) * (random.byte() & 1 ? 1.0f : -1.0f),
+                  m = random.uniform() - 0.5f;
       switch (f) {
-        case Format::Q8_0: put16(p, f32_to_f16(d * 5e-4f)); break;
-        case Format::Q4_0: case Format::Q5_0: put16(p, f32_to_f16(d * 8e-3f)); break;
-        case Format::Q4_1: case Format::Q5_1:
+        case Format::Q8_0:
+          put16(p, f32_to_f16(d * 5e-4f));
+          break;
+        case Format::Q4_0:
+        case Format::Q5_0:
+          put16(p, f32_to_f16(d * 8e-3f));
+          break;
+        case Format::Q4_1:
+        case Format::Q5_1:
           put16(p, f32_to_f16(d * 8e-3f));
           put16(p + 2, f32_to_f16(m * 0.1f));
           break;
-        case Format::Q4_K: case Format::Q5_K:
+        case Format::Q4_K:
+        case Format::Q5_K:
           put16(p, f32_to_f16(d * 2e-4f));
           put16(p + 2, f32_to_f16(m * 2e-3f));
           break;
-        default: put16(p + 208, f32_to_f16(d * 2e-5f)); break;
+        default:
+          put16(p + 208, f32_to_f16(d * 2e-5f));
+          break;
       }
     }
     values.resize(static_cast<size_t>(rows * cols));
@@ -90,7 +100,8 @@ std::vector<float> activations(int64_t rows, int64_t cols, uint64_t seed) {
 bool k_quant(Format f) { return f == Format::Q4_K || f == Format::Q5_K || f == Format::Q6_K; }
 bool quantised(Format f) { return f >= Format::Q4_0; }
 
-/// What the kernels are meant to see of the activations: int8 with one scale for 32 or 256 inputs, bf16 or f32.
+/// What the kernels are meant to see of the activations: int8 with one scale for 32 or 256 inputs, bf16 or
+/// f32.
 std::vector<float> seen(Format f, Isa isa, const std::vector<float>& x, int64_t cols) {
   std::vector<float> out = x;
   if (f == Format::BF16 && isa == Isa::Avx512Bf16) {
@@ -141,11 +152,13 @@ std::vector<float> product(ThreadPool& pool, Isa isa, const Matrix& w, const std
   return out;
 }
 
-bool same_bits(const float* a, const float* b, int64_t n) { return std::memcmp(a, b, static_cast<size_t>(n) * 4) == 0; }
+bool same_bits(const float* a, const float* b, int64_t n) {
+  return std::memcmp(a, b, static_cast<size_t>(n) * 4) == 0;
+}
 
 std::string label(const FormatInfo& info, Isa isa, int64_t rows, int64_t cols, int64_t tokens) {
-  return std::string(info.name) + " on " + isa_name(isa) + ", " + std::to_string(rows) + " x " + std::to_string(cols) +
-         ", tokens " + std::to_string(tokens);
+  return std::string(info.name) + " on " + isa_name(isa) + ", " + std::to_string(rows) + " x " +
+         std::to_string(cols) + ", tokens " + std::to_string(tokens);
 }
 
 }  // namespace
@@ -154,8 +167,11 @@ TEST_CASE("products equal the f64 sum over decoded weights and the activations t
   ThreadPool pool(2);
   for (const FormatInfo& info : all_formats()) {
     std::vector<int64_t> depths = {576, 640, 1536};
-    if (quantised(info.format)) depths = k_quant(info.format) ? std::vector<int64_t>{256, 768, 1536} : std::vector<int64_t>{32, 96, 576, 640, 1536};
-    else depths.insert(depths.end(), {1, 2, 3, 33});
+    if (quantised(info.format))
+      depths = k_quant(info.format) ? std::vector<int64_t>{256, 768, 1536}
+                                    : std::vector<int64_t>{32, 96, 576, 640, 1536};
+    else
+      depths.insert(depths.end(), {1, 2, 3, 33});
     for (int64_t rows : {1, 7, 16, 17, 32, 33, 100}) {
       for (int64_t cols : depths) {
         const Matrix w(info.format, rows, cols, static_cast<uint64_t>(rows * 10000 + cols));
@@ -187,7 +203,10 @@ TEST_CASE("the error against f32 activations stays within what the activation fo
       INFO(label(info, isa, rows, cols, tokens), ", relative RMS errors ", on_gauss, " and ", on_outliers);
       const bool bf16 = info.format == Format::BF16 && isa == Isa::Avx512Bf16;
       CHECK(on_gauss < (quantised(info.format) ? 8e-3 : bf16 ? 2.5e-3 : 1e-6));
-      CHECK(on_outliers < (k_quant(info.format) ? 4e-2 : quantised(info.format) ? 1.3e-2 : bf16 ? 2.5e-3 : 1e-6));
+      CHECK(on_outliers < (k_quant(info.format)     ? 4e-2
+                           : quantised(info.format) ? 1.3e-2
+                           : bf16                   ? 2.5e-3
+                                                    : 1e-6));
     }
   }
 }
@@ -206,7 +225,8 @@ TEST_CASE("a row's bits depend neither on the other rows, nor on its place, nor 
         const DeviceWeight* weights[] = {packed.get()};
         MatmulScratch scratch;
         for (int64_t t = 0; t < most; t++) {
-          matmul(pool, isa, weights, x.data() + t * cols, cols, 1, nullptr, false, alone.data() + t * rows, rows, scratch);
+          matmul(pool, isa, weights, x.data() + t * cols, cols, 1, nullptr, false, alone.data() + t * rows,
+                 rows, scratch);
         }
       }
       for (int threads : {1, 2, 3}) {
@@ -217,7 +237,8 @@ TEST_CASE("a row's bits depend neither on the other rows, nor on its place, nor 
         for (int64_t tokens : {1, 2, 3, 5, 8, 9, 12, 16, 20, 37, 130}) {
           const int64_t first = tokens == most ? 0 : tokens % 4;
           std::vector<float> out(static_cast<size_t>(tokens * rows));
-          matmul(pool, isa, weights, x.data() + first * cols, cols, tokens, nullptr, false, out.data(), rows, scratch);
+          matmul(pool, isa, weights, x.data() + first * cols, cols, tokens, nullptr, false, out.data(), rows,
+                 scratch);
           INFO(label(info, isa, rows, cols, tokens), ", threads ", threads);
           CHECK(same_bits(out.data(), alone.data() + first * rows, tokens * rows));
         }
@@ -238,7 +259,7 @@ TEST_CASE("token blocks of a long prompt give the bits of single rows") {
     MatmulScratch scratch;
     std::vector<float> all(static_cast<size_t>(tokens * rows)), one(static_cast<size_t>(rows));
     matmul(pool, isa, weights, x.data(), cols, tokens, nullptr, false, all.data(), rows, scratch);
-    for (int64_t t : {0, 95, 96, 97, 191, 192, 210}) {
+    for (int64_t t : {0, 71, 72, 95, 96, 97, 143, 144, 191, 192, 210}) {
       matmul(pool, isa, weights, x.data() + t * cols, cols, 1, nullptr, false, one.data(), rows, scratch);
       CHECK(same_bits(one.data(), all.data() + t * rows, rows));
     }
@@ -251,13 +272,15 @@ TEST_CASE("stacked weights of different formats, with bias, accumulation and str
   std::vector<Matrix> matrices;
   int64_t columns = 0;
   for (const FormatInfo& info : all_formats()) {
-    matrices.emplace_back(info.format, 5 + 9 * static_cast<int64_t>(matrices.size()), cols, 40 + matrices.size());
+    matrices.emplace_back(info.format, 5 + 9 * static_cast<int64_t>(matrices.size()), cols,
+                          40 + matrices.size());
     columns += matrices.back().rows;
   }
   const int64_t ldo = columns + 13;
   const std::vector<float> strided = activations(tokens, ldx, 4), bias = activations(1, columns, 6);
   std::vector<float> x;
-  for (int64_t t = 0; t < tokens; t++) x.insert(x.end(), strided.begin() + t * ldx, strided.begin() + t * ldx + cols);
+  for (int64_t t = 0; t < tokens; t++)
+    x.insert(x.end(), strided.begin() + t * ldx, strided.begin() + t * ldx + cols);
   for (Isa isa : available_isas()) {
     for (int threads : {1, 3}) {
       ThreadPool pool(threads);
@@ -272,15 +295,16 @@ TEST_CASE("stacked weights of different formats, with bias, accumulation and str
           for (bool with_bias : {false, true}) {
             MatmulScratch scratch;
             std::vector<float> out(static_cast<size_t>(tokens * ldo), 0.25f);
-            matmul(pool, isa, weights, strided.data(), ldx, count, with_bias ? bias.data() : nullptr, accumulate,
-                   out.data(), ldo, scratch);
+            matmul(pool, isa, weights, strided.data(), ldx, count, with_bias ? bias.data() : nullptr,
+                   accumulate, out.data(), ldo, scratch);
             int64_t column = 0;
             for (const Matrix& m : matrices) {
               const std::vector<double> want = exact(seen(m.format, isa, x, cols), m);
               double worst = 0;
               for (int64_t t = 0; t < count; t++) {
                 for (int64_t r = 0; r < m.rows; r++) {
-                  double y = want[t * m.rows + r] + (with_bias ? bias[column + r] : 0.0f) + (accumulate ? 0.25 : 0.0);
+                  double y = want[t * m.rows + r] + (with_bias ? bias[column + r] : 0.0f) +
+                             (accumulate ? 0.25 : 0.0);
                   worst = std::max(worst, std::fabs(out[t * ldo + column + r] - y));
                 }
               }
@@ -385,7 +409,9 @@ TEST_CASE("lookups decode the file's row") {
         const DeviceWeight* weights[] = {packed.get()};
         MatmulScratch scratch;
         std::vector<float> x(512), out(37);
-        CHECK_THROWS_AS(matmul(pool, best_isa(), weights, x.data(), 512, 1, nullptr, false, out.data(), 37, scratch), Error);
+        CHECK_THROWS_AS(
+            matmul(pool, best_isa(), weights, x.data(), 512, 1, nullptr, false, out.data(), 37, scratch),
+            Error);
       }
     }
     CHECK(owner.use_count() == 1);
@@ -420,6 +446,23 @@ TEST_CASE("weights of impossible shape are refused by name") {
   refuse(Format::F32, 0, 8);
   refuse(Format::F32, 8, 0);
   refuse(Format::F32, -1, 8);
+}
+
+TEST_CASE("a weight that no memory can hold is refused with the bytes it needs") {
+  ThreadPool pool(1);
+  const std::vector<uint8_t> bytes(4096);
+  for (int64_t rows : {int64_t{1} << 42, int64_t{1} << 60}) {
+    try {
+      pack_weight(pool, {Format::F32, rows, 64, bytes.data(), nullptr}, Isa::Baseline, false);
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::ModelLoad);
+      if (rows == int64_t{1} << 42)
+        CHECK(error.message().find(std::to_string(rows * 256)) != std::string::npos);
+    }
+  }
+  const Matrix w(Format::Q8_0, 16, 64, 1);  // and the next one still fits
+  CHECK(pack_weight(pool, w.view(), Isa::Baseline, false)->bytes == 1088);
 }
 
 TEST_CASE("no rows, no work") {

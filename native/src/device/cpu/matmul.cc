@@ -16,10 +16,14 @@ namespace {
 const Kernels& kernels_of(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
-    case Isa::Avx512Bf16: return kAvx512Bf16Kernels;
-    case Isa::Avx512: return kAvx512Kernels;
-    case Isa::Avx2: return kAvx2Kernels;
-    case Isa::Baseline: break;
+    case Isa::Avx512Bf16:
+      return kAvx512Bf16Kernels;
+    case Isa::Avx512:
+      return kAvx512Kernels;
+    case Isa::Avx2:
+      return kAvx2Kernels;
+    case Isa::Baseline:
+      break;
   }
 #endif
   (void)isa;
@@ -35,7 +39,9 @@ class AlignedBuffer {
     release();
     bytes = std::max(bytes + bytes / 4, size_t{4096});
     data_ = ::operator new(bytes, std::align_val_t{64}, std::nothrow);
-    if (!data_) fail_runtime("The memory for the activations of a matrix product, %zu bytes, cannot be allocated.", bytes);
+    if (!data_)
+      fail_runtime("The memory for the activations of a matrix product, %zu bytes, cannot be allocated.",
+                   bytes);
     bytes_ = bytes;
   }
   template <class T>
@@ -92,7 +98,8 @@ TileShape next_shape(Scheme scheme, int64_t rows, int64_t left) {
   return left >= 4 ? kTile4 : left >= 2 ? kTile2 : kTile1;
 }
 
-/// Cuts the rows into token blocks, whose activations are meant to stay in the second-level cache, and those into tiles.
+/// Cuts the rows into token blocks, whose activations are meant to stay in the second-level cache, and those
+/// into tiles.
 void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t block_rows) {
   a.used = true;
   a.token_bytes = token_bytes(scheme, cols);
@@ -119,8 +126,8 @@ void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t blo
 
 ActivationTile tile_of(const Activations& a, const TokenTile& tile) {
   const int64_t at = tile.first * a.blocks;
-  return {a.x.as<uint8_t>() + tile.first * a.token_bytes, a.scale.as<float>() + at, a.start.as<int32_t>() + 2 * at,
-          a.sum.as<float>() + at};
+  return {a.x.as<uint8_t>() + tile.first * a.token_bytes, a.scale.as<float>() + at,
+          a.start.as<int32_t>() + 2 * at, a.sum.as<float>() + at};
 }
 
 }  // namespace
@@ -134,7 +141,8 @@ MatmulScratch::~MatmulScratch() = default;
 
 size_t MatmulScratch::bytes() const {
   size_t total = 0;
-  for (const Activations& a : impl_->activations) total += a.x.bytes() + a.scale.bytes() + a.start.bytes() + a.sum.bytes();
+  for (const Activations& a : impl_->activations)
+    total += a.x.bytes() + a.scale.bytes() + a.start.bytes() + a.sum.bytes();
   return total;
 }
 
@@ -150,7 +158,7 @@ struct Job {
   float* out;
   int64_t ldo;
 
-  /// Panels [begin, end) of weight w, whose first output is column `column`, times the tiles of token block `block`.
+  /// Panels [begin, end) of weight w, whose outputs start at `column`, times the tiles of a token block.
   void panels(size_t w, int64_t column, int64_t begin, int64_t end, size_t block) const {
     const auto& weight = static_cast<const PackedWeight&>(*weights[w]);
     const int format = static_cast<int>(weight.format);
@@ -182,7 +190,8 @@ struct Job {
     for (size_t w = 0; w < weights.size(); w++) {
       const auto& weight = static_cast<const PackedWeight&>(*weights[w]);
       const auto cut = [&](int64_t target) {
-        return std::clamp<int64_t>((target - at + weight.panel_stride - 1) / weight.panel_stride, 0, weight.panels);
+        return std::clamp<int64_t>((target - at + weight.panel_stride - 1) / weight.panel_stride, 0,
+                                   weight.panels);
       };
       panels(w, column, cut(begin), cut(end), 0);
       at += packed_bytes(&weight);
@@ -215,8 +224,9 @@ constexpr int64_t kAloneValues = 16384;
 
 }  // namespace
 
-void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x, int64_t ldx,
-            int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo, MatmulScratch& scratch) {
+void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x,
+            int64_t ldx, int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo,
+            MatmulScratch& scratch) {
   if (rows == 0 || weights.empty()) return;
   const Kernels& kernels = kernels_of(isa);
   const int64_t cols = weights[0]->cols;
@@ -225,23 +235,25 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
   bool used[kSchemes] = {};
   for (const DeviceWeight* weight : weights) {
     const auto& packed = static_cast<const PackedWeight&>(*weight);
-    if (packed.panels == 0) fail_runtime("A weight that was packed for lookups only cannot be multiplied with.");
+    if (packed.panels == 0) fail_runtime("A weight packed for lookups only cannot be multiplied with.");
     if (packed.cols != cols) {
-      fail_runtime("Stacked weights have %lld and %lld columns; they must be equal.", static_cast<long long>(cols),
-                   static_cast<long long>(packed.cols));
+      fail_runtime("Stacked weights have %lld and %lld columns; they must be equal.",
+                   static_cast<long long>(cols), static_cast<long long>(packed.cols));
     }
     used[static_cast<int>(kernels.scheme[static_cast<int>(packed.format)])] = true;
     panels += packed.panels;
     bytes += Job::packed_bytes(weight);
   }
 
-  // One token block length for all schemes, set by the widest in use; a multiple of the tiles of 8 and 12.
+  // Token blocks of one length for all schemes, set by the widest in use; a multiple of the tiles of 8
+  // and 12.
   int64_t widest = 1;
   for (int s = 0; s < kSchemes; s++) {
     if (used[s]) widest = std::max(widest, token_bytes(static_cast<Scheme>(s), cols));
   }
   constexpr int64_t kBlockBytes = int64_t{768} << 10;
-  const int64_t block_rows = std::max<int64_t>(96, kBlockBytes / widest / 48 * 48);
+  const int64_t blocks = (rows - 1) / std::max<int64_t>(96, kBlockBytes / widest) + 1;
+  const int64_t block_rows = ((rows - 1) / blocks / 24 + 1) * 24;
   int64_t tiles = 0;
   for (int s = 0; s < kSchemes; s++) {
     Activations& a = scratch.impl_->activations[s];
@@ -262,7 +274,7 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
       return;
     }
   };
-  if (rows * cols < kAloneValues) {
+  if (tiles == 1 || rows * cols < kAloneValues) {
     for (int64_t i = 0; i < tiles; i++) prepare(i);
   } else {
     std::atomic<int64_t> next{0};
@@ -277,7 +289,7 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
     pool.run([&](int thread) { job.part(thread, pool.threads()); });
   } else {
     std::atomic<int64_t> next{0};
-    const int64_t items = panels * ((rows + block_rows - 1) / block_rows);
+    const int64_t items = panels * ((rows - 1) / block_rows + 1);
     pool.run([&](int) { job.take(next, panels, items); });
   }
 }
@@ -285,7 +297,8 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
 void embed_row(const DeviceWeight& table, int32_t id, float scale, float* out) {
   const auto& packed = static_cast<const PackedWeight&>(table);
   if (id < 0 || id >= table.rows) {
-    fail_argument("Token id %d is outside the embedding table of %lld rows.", id, static_cast<long long>(table.rows));
+    fail_argument("Token id %d is outside the embedding table of %lld rows.", id,
+                  static_cast<long long>(table.rows));
   }
   const int64_t stride = row_bytes(table.format, table.cols);
   format_info(table.format).decode(packed.file_rows + id * stride, table.cols, out);

@@ -25,9 +25,24 @@ struct Simd {
   static Float signed_bytes(const uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
   }
+  static int32_t max_lanes(Int v) {
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+  }
+  static int32_t sum_lanes(Int v) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+  }
+  static void store_bytes(int8_t* p, Int v) {
+    const __m128i s =
+        _mm_packs_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    _mm_storel_epi64((__m128i*)p, _mm_packs_epi16(s, s));
+  }
 
-  /// vpmaddubsw adds two products in 16 bits. Signed weights pass their sign to x: 2 * 128 * 127 fits. Unsigned ones of at
-  /// most `kMax` leave room for the sums of several vectors: 2 * 127 * kMax each.
+  /// vpmaddubsw adds two products in 16 bits. Signed weights pass their sign to x: 2 * 128 * 127 fits.
+  /// Unsigned ones of at most `kMax` leave room for the sums of several vectors: 2 * 127 * kMax each.
   template <int kMax, int n>
   static Int dots(const Word* w, const int8_t* x, Int sum) {
     constexpr int kChain = kMax > 63 ? 1 : kMax > 31 ? 2 : kMax > 15 ? 4 : 8;

@@ -27,6 +27,11 @@ struct Simd {
   static Float signed_bytes(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
   }
+  static int32_t max_lanes(Int v) { return _mm512_reduce_max_epi32((__m512i)v); }
+  static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
+  static void store_bytes(int8_t* p, Int v) {
+    _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
+  }
 
   /// See the AVX2 form; here a mask negates x where a signed weight is negative.
   template <int kMax, int n>

@@ -31,6 +31,11 @@ struct Simd {
   static Float signed_bytes(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
   }
+  static int32_t max_lanes(Int v) { return _mm512_reduce_max_epi32((__m512i)v); }
+  static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
+  static void store_bytes(int8_t* p, Int v) {
+    _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
+  }
 
   /// gcc 12 does not fold the broadcast of x into the instruction by itself; that is worth 4 to 8 %.
   template <int kMax, int n>

@@ -33,11 +33,21 @@ struct Simd {
     return (Float)((Word)magnitude | not_finite | (bits & 0x8000u) << 16);
   }
   VLLM_INLINE Float bytes(const uint8_t* p) {
-    return Float{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
+    return Float{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
+                 static_cast<float>(p[3])};
   }
   VLLM_INLINE Float signed_bytes(const uint8_t* p) {
     const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
     return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
+  }
+  VLLM_INLINE int32_t max_lanes(Int v) {
+    int32_t top = v[0];
+    for (int i = 1; i < kLanes; i++) top = v[i] > top ? v[i] : top;
+    return top;
+  }
+  VLLM_INLINE int32_t sum_lanes(Int v) { return v[0] + v[1] + v[2] + v[3]; }
+  VLLM_INLINE void store_bytes(int8_t* p, Int v) {
+    for (int i = 0; i < kLanes; i++) p[i] = static_cast<int8_t>(v[i]);
   }
 
   /// start + the products of neighbouring 16-bit values, none above 255 * 127.

@@ -1,4 +1,4 @@
-// What the instruction sets implement for matmul: activations into tiles, and one panel of weights times one tile.
+// What the instruction sets implement for matmul: activations into tiles, a panel of weights times a tile.
 #pragma once
 #include <cstdint>
 
@@ -9,9 +9,10 @@ namespace vllm::cpu {
 /// Forms that activations take. A tile is T neighbouring tokens over all K inputs.
 ///   F32       [K (+ 1 zero when odd)][T] f32
 ///   BF16      [K/2][T][2] bf16, an odd K padded by a zero
-///   Int8x32   [K/32][T][32] int8 with, for each (block of 32, token), scale: f32 max|x| / 127, start: int32 {-sum of q, 0}
-///             and sum: f32 scale * sum of q
-///   Int8x256  the same with one scale for 8 blocks; start: {-sum of the first 16, -sum of the last 16}, sum: sum of q
+///   Int8x32   [K/32][T][32] int8 q, and for each block of 32 of a token a scale: f32 max|x| / 127, the start
+///             of its sums: int32 {-sum of q, 0}, and f32 scale * sum of q
+///   Int8x256  the same with one scale for 8 blocks, the start {-sum of the first 16 q, -sum of the last 16},
+///             and the plain sum of q
 /// A block of 32 (256) with an infinite or NaN input has a NaN scale and zero q.
 enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256 };
 static constexpr int kSchemes = 4;
@@ -32,7 +33,7 @@ struct TileProduct {
   int64_t ldo;
   const float* bias;  // or null
   bool accumulate;
-  int rows;           // of the panel that exist
+  int rows;  // of the panel that exist
 };
 
 /// Tile shapes. The last is 8 tokens with prefetches between the tokens, for when a panel meets few tiles.
@@ -42,7 +43,8 @@ static constexpr int kFormats = static_cast<int>(Format::Q6_K) + 1;
 
 struct Kernels {
   /// Fills a tile from `tokens` rows of x, ldx elements apart.
-  void (*prepare[kSchemes])(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile);
+  void (*prepare[kSchemes])(const float* x, int64_t ldx, int tokens, int64_t cols,
+                            const ActivationTile& tile);
   /// Float formats have the shapes 1, 2, 4, 8 and 12, quantised ones all but 12.
   void (*product[kFormats][kTileShapes])(const TileProduct& product);
   Scheme scheme[kFormats];

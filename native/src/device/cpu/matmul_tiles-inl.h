@@ -1,13 +1,15 @@
-// The products and the activation tiles, written once over the vectors of an instruction set. A matmul_<isa>.cc file
-// defines `struct Simd` in vllm::cpu and an anonymous namespace and then includes this file; nothing here may have
-// external linkage, for each copy is compiled with other instructions.
+// The products and the activation tiles, written once over the vectors of an instruction set. A
+// matmul_<isa>.cc file defines `struct Simd` in vllm::cpu and an anonymous namespace and then includes this
+// file; nothing here may have external linkage, for each copy is compiled with other instructions.
 //
-// Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any alignment;
+// Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
+// alignment;
 //   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
 //   half(p), bytes(p), signed_bytes(p): kLanes f16, uint8, int8 as f32;
-//   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x each;
-//   kSignedBytes: dots<255, n> takes signed bytes instead;
-//   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
+//   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
+//   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
+//   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
+//   products of the bf16 pairs of w and x.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
@@ -95,7 +97,8 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
 
 /// Scale of block g, and its minimum or (Q6_K) the scale of its second half.
 template <Format f>
-inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int g, int first, Float& scale, Float& second) {
+inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int g, int first, Float& scale,
+                                                       Float& second) {
   if constexpr (!is_k_quant(f)) {
     scale = Simd::half(group + 32 * g + 2 * first);
     second = panel_layout(f).minimum ? Simd::half(group + 64 + 32 * g + 2 * first) : scale;
@@ -111,8 +114,8 @@ inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int
   }
 }
 
-/// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the same order
-/// in every tile shape: that makes a result independent of the shape.
+/// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
+/// same order in every tile shape: that makes a result independent of the shape.
 template <Format f, int T, int kPrefetch>
 __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr PanelLayout layout = panel_layout(f);
@@ -159,8 +162,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         Int sum{};
         if (kOffset) sum = Simd::splat_int(start + 2 * t) << (kOffset ? layout.offset_bits : 0);
         if constexpr (f == Format::Q6_K) {
-          const Int sum_high = Simd::dots<kMax, 4>(
-              w + 4, q + 16, Simd::splat_int(start + 2 * t + 1) << layout.offset_bits);
+          const Int sum_high =
+              Simd::dots<kMax, 4>(w + 4, q + 16, Simd::splat_int(start + 2 * t + 1) << layout.offset_bits);
           sum = Simd::dots<kMax, 4>(w, q, sum);
           acc[part][t] = Simd::fma(__builtin_convertvector(sum_high, Float), second, acc[part][t]);
           acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), scale, acc[part][t]);
@@ -201,13 +204,15 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   finish(product, total, T, 16);
 }
 
-/// One pass: adds to c V vectors of rows from row `first` times U tokens from `token`, over `cols` inputs in rising order.
+/// One pass: adds to c V vectors of rows from row `first` times U tokens from `token`, over `cols` inputs in
+/// rising order.
 template <Format f, int T, int V, int U, class S = Simd>
-inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int64_t cols, const void* x, int first, int token,
-                                                      float* c) {
+inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int64_t cols, const void* x,
+                                                      int first, int token, float* c) {
   Float acc[V][U];
 #pragma GCC unroll 64
-  for (int i = 0; i < V * U; i++) acc[i / U][i % U] = load_floats(c + (token + i % U) * 32 + first + i / U * kLanes);
+  for (int i = 0; i < V * U; i++)
+    acc[i / U][i % U] = load_floats(c + (token + i % U) * 32 + first + i / U * kLanes);
   if constexpr (f == Format::BF16 && S::kBf16Dots) {
     const uint8_t* w = panel + 4 * first;
     const int32_t* pairs = static_cast<const int32_t*>(x) + token;
@@ -272,8 +277,8 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
   }
 }
 
-/// The accumulators of a pass fit the registers, so that a tile may take several passes. Those share a stretch of the
-/// inputs that stays in the first-level cache.
+/// The accumulators of a pass fit the registers, so that a tile may take several passes. Those share a
+/// stretch of the inputs that stays in the first-level cache.
 template <Format f, int T>
 __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kWide = Simd::kRegisters >= 32;
@@ -331,7 +336,8 @@ void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const A
         }
         for (int i = 0; i < 16; i++) out[(k0 + i) * tokens + t] = pair[i];
       } else {
-        for (int64_t k = k0; k < pairs; k++) out[k * tokens + t] = bf16_bits(row[2 * k]) | bf16_bits(row[2 * k + 1]) << 16;
+        for (int64_t k = k0; k < pairs; k++)
+          out[k * tokens + t] = bf16_bits(row[2 * k]) | bf16_bits(row[2 * k + 1]) << 16;
       }
     }
     if (cols % 2) out[pairs * tokens + t] = bf16_bits(row[cols - 1]);
@@ -341,45 +347,60 @@ void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const A
 /// 127 / `top` overflows below this; such values count as zero.
 constexpr float kSmallestTop = 1e-36f;
 
+/// The largest magnitude of 32 * n values, as the bits of a float: those are in order, infinity and NaN above
+/// all numbers.
+template <int n>
+inline int32_t top_magnitude(const float* x) {
+  Int top{};
+#pragma GCC unroll 8
+  for (int k = 0; k < 32 * n; k += kLanes) {
+    const Int magnitude = (Int)load_floats(x + k) & 0x7fffffff;
+    top = magnitude > top ? magnitude : top;
+  }
+  return Simd::max_lanes(top);
+}
+
+/// 16 values times `inverse`, as int8 to q. Returns vectors that sum to their sum.
+inline Int quantise(const float* x, Float inverse, int8_t* q) {
+  Int sum{};
+#pragma GCC unroll 4
+  for (int k = 0; k < 16; k += kLanes) {
+    // Adding 1.5 * 2^23 leaves the nearest integer (ties to even) in the low bits.
+    const Int values = (Int)(load_floats(x + k) * inverse + 12582912.0f) - 0x4b400000;
+    Simd::store_bytes(q + k, values);
+    sum += values;
+  }
+  return sum;
+}
+
 template <int kGroup>  // blocks of 32 under one scale
 void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
-  int8_t* out = static_cast<int8_t*>(tile.x);
   const int64_t blocks = cols / 32;
   for (int t = 0; t < tokens; t++) {
     const float* row = x + t * ldx;
     for (int64_t b0 = 0; b0 < blocks; b0 += kGroup) {
-      // As integers the magnitudes are in order, with infinity and NaN above all numbers.
-      int32_t top_bits = 0;
-      for (int k = 0; k < 32 * kGroup; k++) {
-        const int32_t bits = static_cast<int32_t>(float_bits(row[32 * b0 + k]) & 0x7fffffff);
-        top_bits = bits > top_bits ? bits : top_bits;
-      }
+      const int32_t top_bits = top_magnitude<kGroup>(row + 32 * b0);
       float top;
       std::memcpy(&top, &top_bits, 4);
       const bool finite = top_bits < 0x7f800000;
       const bool zero = top < kSmallestTop;
       const float scale = !finite ? __builtin_nanf("") : zero ? 0 : top / 127;
-      const float inverse = !finite || zero ? 0 : 127 / top;
+      const Float inverse = Simd::splat(!finite || zero ? 0 : 127 / top);
       for (int64_t b = b0; b < b0 + kGroup; b++) {
         const int64_t at = b * tokens + t;
-        int8_t* q = out + 32 * at;
-        int32_t values[32];
+        int8_t* q = static_cast<int8_t*>(tile.x) + 32 * at;
+        Int low{}, high{};
         if (finite) {
-          // Adding 1.5 * 2^23 leaves the nearest integer (ties to even) in the low bits.
-          for (int k = 0; k < 32; k++) {
-            values[k] = static_cast<int32_t>(float_bits(row[32 * b + k] * inverse + 12582912.0f)) - 0x4b400000;
-          }
+          low = quantise(row + 32 * b, inverse, q);
+          high = quantise(row + 32 * b + 16, inverse, q + 16);
         } else {
-          std::memset(values, 0, sizeof values);
+          std::memset(q, 0, 32);
         }
-        for (int k = 0; k < 32; k++) q[k] = static_cast<int8_t>(values[k]);
-        int32_t low = 0, high = 0;
-        for (int k = 0; k < 16; k++) low += values[k];
-        for (int k = 16; k < 32; k++) high += values[k];
+        const int32_t sum = Simd::sum_lanes(low + high), sum_low = kGroup > 1 ? Simd::sum_lanes(low) : sum;
         tile.scale[at] = scale;
-        tile.start[2 * at] = kGroup > 1 ? -low : -(low + high);
-        tile.start[2 * at + 1] = kGroup > 1 ? -high : 0;
-        tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(low + high);
+        tile.start[2 * at] = -sum_low;
+        tile.start[2 * at + 1] = sum_low - sum;
+        tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(sum);
       }
     }
   }
@@ -393,27 +414,27 @@ constexpr Kernels make_kernels() {
   k.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
   k.prepare[static_cast<int>(Scheme::Int8x32)] = prepare_int8<1>;
   k.prepare[static_cast<int>(Scheme::Int8x256)] = prepare_int8<8>;
-#define VLLM_FLOAT_FORMAT(name)                                                   \
-  {                                                                               \
-    auto& p = k.product[static_cast<int>(Format::name)];                          \
-    p[kTile1] = float_product<Format::name, 1>;                                   \
-    p[kTile2] = float_product<Format::name, 2>;                                   \
-    p[kTile4] = float_product<Format::name, 4>;                                   \
-    p[kTile8] = float_product<Format::name, 8>;                                   \
-    p[kTile12] = float_product<Format::name, 12>;                                 \
-    k.scheme[static_cast<int>(Format::name)] = Scheme::F32;                       \
+#define VLLM_FLOAT_FORMAT(name)                             \
+  {                                                         \
+    auto& p = k.product[static_cast<int>(Format::name)];    \
+    p[kTile1] = float_product<Format::name, 1>;             \
+    p[kTile2] = float_product<Format::name, 2>;             \
+    p[kTile4] = float_product<Format::name, 4>;             \
+    p[kTile8] = float_product<Format::name, 8>;             \
+    p[kTile12] = float_product<Format::name, 12>;           \
+    k.scheme[static_cast<int>(Format::name)] = Scheme::F32; \
   }
-#define VLLM_QUANTISED_FORMAT(name)                                               \
-  {                                                                               \
-    auto& p = k.product[static_cast<int>(Format::name)];                          \
-    p[kTile1] = quantised_product<Format::name, 1, 0>;                            \
-    p[kTile2] = quantised_product<Format::name, 2, 0>;                            \
-    p[kTile4] = quantised_product<Format::name, 4, has_high_bits(Format::name) ? kPrefetchBytes : 0>; \
-    p[kTile8] = quantised_product<Format::name, 8, 0>;                            \
-    p[kTile16] = quantised_product<Format::name, 16, kPrefetchBytes>;             \
-    p[kTile8Prefetch] = quantised_product<Format::name, 8, kPrefetchBytes>;       \
-    k.scheme[static_cast<int>(Format::name)] =                                    \
-        is_k_quant(Format::name) ? Scheme::Int8x256 : Scheme::Int8x32;            \
+#define VLLM_QUANTISED_FORMAT(name)                                                                       \
+  {                                                                                                       \
+    auto& p = k.product[static_cast<int>(Format::name)];                                                  \
+    p[kTile1] = quantised_product<Format::name, 1, 0>;                                                    \
+    p[kTile2] = quantised_product<Format::name, 2, 0>;                                                    \
+    p[kTile4] = quantised_product < Format::name, 4, has_high_bits(Format::name) ? kPrefetchBytes : 0 > ; \
+    p[kTile8] = quantised_product<Format::name, 8, 0>;                                                    \
+    p[kTile16] = quantised_product<Format::name, 16, kPrefetchBytes>;                                     \
+    p[kTile8Prefetch] = quantised_product<Format::name, 8, kPrefetchBytes>;                               \
+    k.scheme[static_cast<int>(Format::name)] =                                                            \
+        is_k_quant(Format::name) ? Scheme::Int8x256 : Scheme::Int8x32;                                    \
   }
   VLLM_FLOAT_FORMAT(F32)
   VLLM_FLOAT_FORMAT(F16)

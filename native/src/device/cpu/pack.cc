@@ -151,17 +151,28 @@ void pack_float(const uint8_t* in, int64_t stride, int rows, int64_t row_bytes, 
 
 void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int64_t cols, uint8_t* out) {
   switch (format) {
-    case Format::F32: return pack_float<4>(in, stride, rows, stride, out);
-    case Format::F16: return pack_float<2>(in, stride, rows, stride, out);
-    case Format::BF16: return pack_float<4>(in, stride, rows, stride, out);
-    case Format::Q4_0: return pack_quantised<Format::Q4_0>(in, stride, rows, cols, out);
-    case Format::Q4_1: return pack_quantised<Format::Q4_1>(in, stride, rows, cols, out);
-    case Format::Q5_0: return pack_quantised<Format::Q5_0>(in, stride, rows, cols, out);
-    case Format::Q5_1: return pack_quantised<Format::Q5_1>(in, stride, rows, cols, out);
-    case Format::Q8_0: return pack_quantised<Format::Q8_0>(in, stride, rows, cols, out);
-    case Format::Q4_K: return pack_quantised<Format::Q4_K>(in, stride, rows, cols, out);
-    case Format::Q5_K: return pack_quantised<Format::Q5_K>(in, stride, rows, cols, out);
-    case Format::Q6_K: return pack_quantised<Format::Q6_K>(in, stride, rows, cols, out);
+    case Format::F32:
+      return pack_float<4>(in, stride, rows, stride, out);
+    case Format::F16:
+      return pack_float<2>(in, stride, rows, stride, out);
+    case Format::BF16:
+      return pack_float<4>(in, stride, rows, stride, out);
+    case Format::Q4_0:
+      return pack_quantised<Format::Q4_0>(in, stride, rows, cols, out);
+    case Format::Q4_1:
+      return pack_quantised<Format::Q4_1>(in, stride, rows, cols, out);
+    case Format::Q5_0:
+      return pack_quantised<Format::Q5_0>(in, stride, rows, cols, out);
+    case Format::Q5_1:
+      return pack_quantised<Format::Q5_1>(in, stride, rows, cols, out);
+    case Format::Q8_0:
+      return pack_quantised<Format::Q8_0>(in, stride, rows, cols, out);
+    case Format::Q4_K:
+      return pack_quantised<Format::Q4_K>(in, stride, rows, cols, out);
+    case Format::Q5_K:
+      return pack_quantised<Format::Q5_K>(in, stride, rows, cols, out);
+    case Format::Q6_K:
+      return pack_quantised<Format::Q6_K>(in, stride, rows, cols, out);
   }
 }
 
@@ -170,14 +181,21 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
 std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa, bool lookup_only) {
   const FormatInfo& info = format_info(weight.format);
   if (weight.rows < 1 || weight.cols < 1 || weight.cols % info.block_size || !weight.data) {
-    fail_load("A %s weight of %lld x %lld values cannot be packed: rows must be positive and columns a multiple of %d.",
-              info.name, static_cast<long long>(weight.rows), static_cast<long long>(weight.cols), info.block_size);
+    fail_load(
+        "A %s weight of %lld x %lld values cannot be packed: rows must be positive and columns a multiple of "
+        "%d.",
+        info.name, static_cast<long long>(weight.rows), static_cast<long long>(weight.cols), info.block_size);
   }
   const PanelLayout layout = panel_layout(weight.format);
   const int64_t stride = row_bytes(weight.format, weight.cols);
   const int64_t panels = lookup_only ? 0 : (weight.rows + layout.rows - 1) / layout.rows;
   const int64_t panel_stride = panel_bytes(weight.format, weight.cols);
-  auto packed = std::make_unique<PackedWeight>(weight, static_cast<size_t>(panels * panel_stride));
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(panels, panel_stride, &bytes)) {
+    fail_load("A %s weight of %lld x %lld values exceeds the address space.", info.name,
+              static_cast<long long>(weight.rows), static_cast<long long>(weight.cols));
+  }
+  auto packed = std::make_unique<PackedWeight>(weight, bytes);
   packed->format = weight.format;
   packed->rows = weight.rows;
   packed->cols = weight.cols;

@@ -10,7 +10,8 @@ namespace vllm::cpu {
 
 class PackedWeight : public DeviceWeight {
  public:
-  PackedWeight(const WeightView& view, size_t packed_bytes) : file_rows(view.data), keep_alive(view.keep_alive), memory(packed_bytes) {}
+  PackedWeight(const WeightView& view, size_t packed_bytes)
+      : file_rows(view.data), keep_alive(view.keep_alive), memory(packed_bytes) {}
 
   const uint8_t* file_rows;  // as in the file, for lookups
   std::shared_ptr<const void> keep_alive;

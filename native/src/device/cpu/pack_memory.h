@@ -6,9 +6,9 @@
 
 namespace vllm::cpu {
 
-/// Zeroed memory, 64-byte aligned. Weights lie one after the other in shared regions of huge pages, for a stream from
-/// 4 KiB pages reads at two thirds of the speed and most weights of a small model are smaller than a huge page. A region
-/// is released with its last weight.
+/// Zeroed memory, 64-byte aligned. Weights lie one after the other in shared regions of huge pages, for a
+/// stream from 4 KiB pages reads at two thirds of the speed and most weights of a small model are smaller
+/// than a huge page. A region is released with its last weight.
 class PanelMemory {
  public:
   PanelMemory() = default;
