@@ -1,7 +1,7 @@
 """Real tokenizers against the `tokenizers` library (FILE-10): ids of 2,060 texts each, and the text back.
 
-Run by pytest, or alone: python tests/e2e/test_real_tokenizers.py [name ...]. Needs the encode_tool program of the native
-build (folder `build`, or $VLLM_BUILD).
+Run by pytest, or alone: python tests/e2e/test_real_tokenizers.py [name ...]. Needs the encode_tool program of the
+native build (folder `build`, or $VLLM_BUILD).
 """
 
 import json
@@ -22,9 +22,14 @@ from models import fetch  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
 # ours -> the oracle's tokenizer.json; None: made of the GGUF itself
-NAMES = {"smollm2": None, "gemma3": "gemma3-tokenizer", "qwen3-tokenizer": "qwen3-tokenizer",
-         "gemma3-tokenizer": "gemma3-tokenizer", "llama2-tokenizer": "llama2-tokenizer",
-         "llama3-tokenizer": "llama3-tokenizer"}
+NAMES = {
+    "smollm2": None,
+    "gemma3": "gemma3-tokenizer",
+    "qwen3-tokenizer": "qwen3-tokenizer",
+    "gemma3-tokenizer": "gemma3-tokenizer",
+    "llama2-tokenizer": "llama2-tokenizer",
+    "llama3-tokenizer": "llama3-tokenizer",
+}
 # In the tokenizer.json only: the GGUF of the text model has no image tokens.
 NOT_IN_GGUF = "<image_soft_token>"
 
@@ -80,13 +85,16 @@ def test_ids_equal_the_stored_digests(name):
     assert [digest(ids) for ids in got] == stored
 
 
-@pytest.mark.parametrize(("name", "adds_bos", "bos", "ends"), [
-    ("smollm2", False, 1, {0, 2}),
-    ("gemma3", True, 2, {1, 106}),
-    ("qwen3-tokenizer", False, -1, {151645}),
-    ("llama2-tokenizer", True, 1, {2}),
-    ("llama3-tokenizer", False, 128000, {128001}),
-])
+@pytest.mark.parametrize(
+    ("name", "adds_bos", "bos", "ends"),
+    [
+        ("smollm2", False, 1, {0, 2}),
+        ("gemma3", True, 2, {1, 106}),
+        ("qwen3-tokenizer", False, -1, {151645}),
+        ("llama2-tokenizer", True, 1, {2}),
+        ("llama3-tokenizer", False, 128000, {128001}),
+    ],
+)
 def test_begin_and_end_ids(name, adds_bos, bos, ends):
     about, answers = run_tool(name, [{"text": text, "bos": True} for text in ("Hi", "", "<s>Hi", "<bos>Hi")])
     assert (about["adds_bos"], about["bos"]) == (adds_bos, bos)

@@ -103,7 +103,8 @@ TEST_CASE("control tokens are hidden or shown") {
   CHECK(decode(tokenizer, {'a', 256, 257, 'b'}, false) == "a<control>userb");
   // A shown token ends an unfinished character, a hidden one does not.
   CHECK(decode(tokenizer, {0xc3, 256, 0xa9}, true) == "\xc3\xa9");
-  CHECK(decode(tokenizer, {0xc3, 256, 0xa9}, false) == std::string(kReplacement) + "<control>" + kReplacement);
+  CHECK(decode(tokenizer, {0xc3, 256, 0xa9}, false) ==
+        std::string(kReplacement) + "<control>" + kReplacement);
   CHECK(decode(tokenizer, {-5, 'a', 100000}, false) == "a");
 }
 

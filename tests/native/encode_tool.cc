@@ -1,10 +1,11 @@
-// Encodes and decodes lines of JSON with a real tokenizer, for tests that compare it with another implementation.
+// Encodes and decodes lines of JSON with a real tokenizer, for tests that compare it with another
+// implementation.
 //
 //   encode_tool PATH      PATH: a GGUF, or a folder with tokenizer.json
 //
 // Each input line is {"text": ..., "special": true, "bos": true} and gives the list of ids, or
-// {"ids": [...], "skip_special": true} and gives the text; a refused line gives {"error": ...}. The first line of output
-// describes the tokenizer and the milliseconds that loading took.
+// {"ids": [...], "skip_special": true} and gives the text; a refused line gives {"error": ...}. The first
+// line of output describes the tokenizer and the milliseconds that loading took.
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -26,7 +27,8 @@ class TokenizerFolder : public vllm::Checkpoint {
 
 vllm::Json answer(const vllm::Tokenizer& tokenizer, const vllm::Json& request) {
   if (request.contains("ids")) {
-    return vllm::decode(tokenizer, request["ids"].get<std::vector<int32_t>>(), request.value("skip_special", true));
+    return vllm::decode(tokenizer, request["ids"].get<std::vector<int32_t>>(),
+                        request.value("skip_special", true));
   }
   return tokenizer.encode(request.at("text").get<std::string>(), request.value("special", true),
                           request.value("bos", false));

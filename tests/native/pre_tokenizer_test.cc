@@ -1,4 +1,5 @@
-// Splitting and normalising against the `tokenizers` library, and the hand-written scanners against their regexes.
+// Splitting and normalising against the `tokenizers` library, and the hand-written scanners against their
+// regexes.
 #include "text/pre_tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -27,17 +28,18 @@ PreTokenizer one_stage(std::unique_ptr<SplitStage> stage) {
   return pre_tokenizer;
 }
 
-/// Random text from short ranges of code points, so that every class meets every other. All were assigned by Unicode 14,
-/// which is what PCRE2 knows.
+/// Random text from short ranges of code points, so that every class meets every other. All were assigned by
+/// Unicode 14, which is what PCRE2 knows.
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::pair<int32_t, int32_t>> kRanges = {
-      {'a', 'z'},         {'A', 'Z'},         {'0', '9'},       {' ', ' '},         {'\t', '\r'},
-      {'!', '/'},         {'\'', '\''},       {0x300, 0x310},   {0x4e00, 0x4e20},   {0x1f600, 0x1f610},
-      {0x660, 0x669},     {0xb2, 0xb3},       {0xa0, 0xa0},     {0x2028, 0x2029},   {0x85, 0x85},
-      {0x2000, 0x200d},   {0x180e, 0x180e},   {0x17f, 0x17f},   {0x1c4, 0x1cc},     {0x2b0, 0x2b8},
-      {0x2160, 0x2170},   {0x903, 0x910},     {0x20dd, 0x20e0}, {0x3040, 0x3060},   {0x1d400, 0x1d410},
+      {'a', 'z'},         {'A', 'Z'},         {'0', '9'},       {' ', ' '},          {'\t', '\r'},
+      {'!', '/'},         {'\'', '\''},       {0x300, 0x310},   {0x4e00, 0x4e20},    {0x1f600, 0x1f610},
+      {0x660, 0x669},     {0xb2, 0xb3},       {0xa0, 0xa0},     {0x2028, 0x2029},    {0x85, 0x85},
+      {0x2000, 0x200d},   {0x180e, 0x180e},   {0x17f, 0x17f},   {0x1c4, 0x1cc},      {0x2b0, 0x2b8},
+      {0x2160, 0x2170},   {0x903, 0x910},     {0x20dd, 0x20e0}, {0x3040, 0x3060},    {0x1d400, 0x1d410},
       {0x1d7ce, 0x1d7d8}, {0x10400, 0x10430}, {0xfeff, 0xfeff}, {0x10ffff, 0x10ffff}};
-  static const std::vector<std::string> kWords = {"'s", "'RE", "'ll", "'Ve", " '", "\r\n", "  ", "\n\n", "'\xc5\xbf"};
+  static const std::vector<std::string> kWords = {"'s",   "'RE", "'ll",  "'Ve",      " '",
+                                                  "\r\n", "  ",  "\n\n", "'\xc5\xbf"};
   std::string text;
   for (int left = static_cast<int>(random() % 30) + 1; left > 0; --left) {
     if (random() % 5 == 0) {
@@ -77,13 +79,16 @@ TEST_CASE("every normalizer of a tokenizer.json gives what the tokenizers librar
     PipelineReader reader;
     Normalizer normalizer;
     reader.read_normalizer(each[0], normalizer);
-    for (const Json& sample : each[1]) CHECK(normalizer.apply(sample[0].get<std::string>()) == sample[1].get<std::string>());
+    for (const Json& sample : each[1])
+      CHECK(normalizer.apply(sample[0].get<std::string>()) == sample[1].get<std::string>());
   }
 }
 
 TEST_CASE("hand-written scanners and their regexes agree on random text") {
-  const std::vector<std::pair<const char*, PieceScanner>> kPairs = {
-      {kGpt2Regex, scan_gpt2}, {kLlama3Regex, scan_llama3}, {kQwen2Regex, scan_qwen2}, {kQwen35Regex, scan_qwen35}};
+  const std::vector<std::pair<const char*, PieceScanner>> kPairs = {{kGpt2Regex, scan_gpt2},
+                                                                    {kLlama3Regex, scan_llama3},
+                                                                    {kQwen2Regex, scan_qwen2},
+                                                                    {kQwen35Regex, scan_qwen35}};
   for (const auto& [regex, scanner] : kPairs) {
     CHECK((find_scanner(regex) == scanner));
     const PreTokenizer fast = one_stage(scanner_stage(scanner));
@@ -114,22 +119,24 @@ TEST_CASE("named pre-tokenizers: all stages by scanner and by regex agree, nothi
       REQUIRE(joined == text);
     }
   }
-  for (const char* name : {"llama-bpe", "qwen2", "qwen35", "gpt-2", "smollm", "tekken", "gpt-4o", "llama4", "deepseek-v3",
-                           "default", "deepseek-r1-qwen", "starcoder", "dbrx"}) {
+  for (const char* name : {"llama-bpe", "qwen2", "qwen35", "gpt-2", "smollm", "tekken", "gpt-4o", "llama4",
+                           "deepseek-v3", "default", "deepseek-r1-qwen", "starcoder", "dbrx"}) {
     CHECK(names.contains(name));
   }
-  CHECK(message_of(Status::ModelLoad, [] { named_pre_tokenizer("llama-bpe2"); }).find("'llama-bpe2'") != std::string::npos);
+  CHECK(message_of(Status::ModelLoad, [] { named_pre_tokenizer("llama-bpe2"); }).find("'llama-bpe2'") !=
+        std::string::npos);
   CHECK(message_of(Status::ModelLoad, [] { named_pre_tokenizer(""); }) != "");
 }
 
 TEST_CASE("regex syntax whose meaning would change is refused by name") {
-  for (const char* bad : {"(", "[a", "a{2,1}", "\\h+", "[a&&b]", "[a[b]]", "(?m:a.)", "\\p{Nope}", "a{1,2}+", "[\\S]", "(*ACCEPT)",
-                          "\\"}) {
+  for (const char* bad : {"(", "[a", "a{2,1}", "\\h+", "[a&&b]", "[a[b]]", "(?m:a.)", "\\p{Nope}", "a{1,2}+",
+                          "[\\S]", "(*ACCEPT)", "\\"}) {
     CAPTURE(bad);
     CHECK(message_of(Status::ModelLoad, [&] { Regex regex(bad); }).find("regex") != std::string::npos);
   }
   CHECK(message_of(Status::ModelLoad, [] { Regex regex(std::string(20000, 'a')); }) != "");
-  CHECK(message_of(Status::ModelLoad, [] { Regex regex(std::string(5000, '(') + std::string(5000, ')')); }) != "");
+  CHECK(message_of(Status::ModelLoad, [] { Regex regex(std::string(5000, '(') + std::string(5000, ')')); }) !=
+        "");
   // U+180E is no white space, marks belong to words.
   CHECK(Regex("\\s").find_all("\xe1\xa0\x8e").empty());
   CHECK(Regex("[\\s]").find_all("\xe1\xa0\x8e\xe2\x80\xa8").size() == 1);
@@ -168,10 +175,13 @@ TEST_CASE("unknown or malformed parts of a pipeline are refused by name") {
     });
   };
   CHECK(refused("normalizer", R"({"type": "Lowercase"})").find("Lowercase") != std::string::npos);
-  CHECK(refused("normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})").find("Nmt") != std::string::npos);
-  CHECK(refused("pre_tokenizer", R"({"type": "UnicodeScripts"})").find("UnicodeScripts") != std::string::npos);
+  CHECK(refused("normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})").find("Nmt") !=
+        std::string::npos);
+  CHECK(refused("pre_tokenizer", R"({"type": "UnicodeScripts"})").find("UnicodeScripts") !=
+        std::string::npos);
   CHECK(refused("decoder", R"({"type": "WordPiece"})").find("WordPiece") != std::string::npos);
-  CHECK(refused("post_processor", R"({"type": "BertProcessing"})").find("BertProcessing") != std::string::npos);
+  CHECK(refused("post_processor", R"({"type": "BertProcessing"})").find("BertProcessing") !=
+        std::string::npos);
   for (const char* part : {"normalizer", "pre_tokenizer", "decoder", "post_processor"}) {
     for (const char* json : {"[]", "1", "\"x\"", "{}", R"({"type": 1})", R"({"type": "Sequence"})"}) {
       CAPTURE(part);
@@ -191,11 +201,12 @@ TEST_CASE("unknown or malformed parts of a pipeline are refused by name") {
     CAPTURE(json);
     CHECK(refused("pre_tokenizer", json) != "");
   }
-  for (const char* json : {R"({"type": "TemplateProcessing"})", R"({"type": "TemplateProcessing", "single": [1]})",
-                           R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]})",
-                           R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}],
+  for (const char* json :
+       {R"({"type": "TemplateProcessing"})", R"({"type": "TemplateProcessing", "single": [1]})",
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]})",
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}],
                                "special_tokens": {"x": {"ids": [1, 2]}}})",
-                           R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}],
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}],
                                "special_tokens": {"x": {"ids": ["a"]}}})"}) {
     CAPTURE(json);
     CHECK(refused("post_processor", json) != "");

@@ -90,7 +90,8 @@ TEST_CASE("STOP-02: the stop that completes first wins, the first of the list on
   CHECK(none.add("text") == "text");
   CHECK(none.finish() == "");
   CHECK(none.matched() == -1);
-  CHECK(message_of(Status::InvalidArgument, [] { StopMatcher matcher({"a", ""}, false); }).find("1") != std::string::npos);
+  CHECK(message_of(Status::InvalidArgument, [] { StopMatcher matcher({"a", ""}, false); }).find("1") !=
+        std::string::npos);
 }
 
 TEST_CASE("text that no stop can begin with any more is shown at once") {
@@ -110,7 +111,8 @@ TEST_CASE("random texts and stops give what a search in the whole text gives") {
     const int letters = 2 + static_cast<int>(random() % 2);
     const auto word = [&](size_t longest) {
       std::string out;
-      for (size_t left = 1 + random() % longest; left > 0; --left) out += static_cast<char>('a' + random() % letters);
+      for (size_t left = 1 + random() % longest; left > 0; --left)
+        out += static_cast<char>('a' + random() % letters);
       return out;
     };
     std::vector<std::string> stops;

@@ -54,17 +54,21 @@ class FakeCheckpoint : public Checkpoint {
   std::vector<std::string>& merges() { return strings["tokenizer.ggml.merges"]; }
   std::vector<float>& scores() { return floats["tokenizer.ggml.scores"]; }
   std::vector<int32_t>& types() { return ints["tokenizer.ggml.token_type"]; }
-  void set(const char* name, Json value) { config_[std::string("tokenizer.ggml.") + name] = std::move(value); }
+  void set(const char* name, Json value) {
+    config_[std::string("tokenizer.ggml.") + name] = std::move(value);
+  }
 
  private:
   bool gguf_;
 };
 
 /// Loads a folder that holds just these files; "" leaves the second out.
-inline std::unique_ptr<Tokenizer> load_folder(const std::string& tokenizer_json, const std::string& config_json = "") {
+inline std::unique_ptr<Tokenizer> load_folder(const std::string& tokenizer_json,
+                                              const std::string& config_json = "") {
   static int count = 0;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
-                                       format("vllm_tokenizer_test_%d_%d", static_cast<int>(getpid()), count++);
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() /
+      format("vllm_tokenizer_test_%d_%d", static_cast<int>(getpid()), count++);
   std::filesystem::create_directory(folder);
   struct Remove {
     const std::filesystem::path& folder;
@@ -90,7 +94,8 @@ std::string message_of(Status status, Action&& action) {
 /// tokenizer.json of a family of byte_level_families.json.
 inline Json byte_level_json(const Json& vocabulary, const Json& family) {
   Json json;
-  for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder"}) json[key] = family[key];
+  for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder"})
+    json[key] = family[key];
   json["added_tokens"] = vocabulary["added_tokens"];
   json["model"] = {{"type", "BPE"}, {"vocab", vocabulary["vocab"]}, {"merges", vocabulary["merges"]}};
   json["model"]["ignore_merges"] = family["ignore_merges"];

@@ -1,4 +1,5 @@
-// Malformed and hostile tokenizer files: each is refused with the file and the thing at fault, none ends the process.
+// Malformed and hostile tokenizer files: each is refused with the file and the thing at fault, none ends the
+// process.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,7 +12,9 @@ using namespace vllm;
 
 namespace {
 
-Json qwen() { return byte_level_json(fixture("byte_level.json"), fixture("byte_level_families.json")["qwen2"]); }
+Json qwen() {
+  return byte_level_json(fixture("byte_level.json"), fixture("byte_level_families.json")["qwen2"]);
+}
 
 std::string refused(const Json& json, const std::string& config = "") {
   return message_of(Status::ModelLoad, [&] { load_folder(json.dump(), config); });
@@ -32,7 +35,15 @@ FakeCheckpoint good_gguf() { return byte_level_gguf(fixture("byte_level.json"), 
 FakeCheckpoint good_spm() {
   FakeCheckpoint gguf;
   gguf.set("model", "llama");
-  gguf.tokens() = {"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\x81" "ab"};
+  gguf.tokens() = {"<unk>",
+                   "<s>",
+                   "</s>",
+                   "\xe2\x96\x81",
+                   "a",
+                   "b",
+                   "ab",
+                   "\xe2\x96\x81"
+                   "ab"};
   gguf.scores() = {0, 0, 0, -5, -6, -7, -1, -2};
   gguf.types() = {2, 3, 3, 1, 1, 1, 1, 1};
   return gguf;
@@ -83,9 +94,10 @@ TEST_CASE("a byte changed anywhere in a tokenizer.json never ends the process") 
 }
 
 TEST_CASE("wrong types and missing members are named") {
-  for (const char* path : {"/model", "/model/vocab", "/model/merges", "/added_tokens", "/normalizer", "/pre_tokenizer",
-                           "/decoder", "/model/type", "/model/ignore_merges"}) {
-    for (const Json& bad : {Json(1), Json("x"), Json::array({1}), Json::array({"a"}), Json{{"a", "b"}}, Json(-1.5)}) {
+  for (const char* path : {"/model", "/model/vocab", "/model/merges", "/added_tokens", "/normalizer",
+                           "/pre_tokenizer", "/decoder", "/model/type", "/model/ignore_merges"}) {
+    for (const Json& bad :
+         {Json(1), Json("x"), Json::array({1}), Json::array({"a"}), Json{{"a", "b"}}, Json(-1.5)}) {
       CAPTURE(path);
       CAPTURE(bad.dump());
       Json json = qwen();
@@ -152,13 +164,17 @@ TEST_CASE("ids that are out of range, shared or contradict each other are named"
 TEST_CASE("the same text twice in a vocabulary is refused") {
   std::string text = qwen().dump();
   const size_t at = text.find("\"vocab\":{") + 9;
-  CHECK(names(message_of(Status::ModelLoad, [&] { load_folder(std::string(text).insert(at, "\"a\":1500,")); }), "'a'"));
-  CHECK(names(message_of(Status::ModelLoad, [&] { load_folder("{\"model\":1," + text.substr(1)); }), "'model'"));
+  CHECK(
+      names(message_of(Status::ModelLoad, [&] { load_folder(std::string(text).insert(at, "\"a\":1500,")); }),
+            "'a'"));
+  CHECK(names(message_of(Status::ModelLoad, [&] { load_folder("{\"model\":1," + text.substr(1)); }),
+              "'model'"));
 }
 
 TEST_CASE("merges must be two known tokens that make a known one") {
-  for (const Json& bad : {Json::array({"a"}), Json::array({"a", "b", "c"}), Json::array({"zzzz", "a"}), Json::array({"a", "\x7f"}),
-                          Json("ab"), Json("a b c"), Json("a"), Json(""), Json(" "), Json::array({1, 2}), Json(3)}) {
+  for (const Json& bad : {Json::array({"a"}), Json::array({"a", "b", "c"}), Json::array({"zzzz", "a"}),
+                          Json::array({"a", "\x7f"}), Json("ab"), Json("a b c"), Json("a"), Json(""),
+                          Json(" "), Json::array({1, 2}), Json(3)}) {
     CAPTURE(bad.dump());
     Json json = qwen();
     json["model"]["merges"].push_back(bad);
@@ -173,18 +189,21 @@ TEST_CASE("tokenizer_config.json is checked too") {
   CHECK(names(refused(qwen(), R"({"add_bos_token": "yes"})"), "add_bos_token"));
   CHECK(names(refused(qwen(), "[]"), "tokenizer_config.json"));
   CHECK(names(refused(qwen(), "{"), "tokenizer_config.json"));
-  CHECK(refused(qwen(), R"({"eos_token": null, "bos_token": null, "add_bos_token": null, "x": [1, {"a": "}"}]})") == "");
+  CHECK(refused(qwen(),
+                R"({"eos_token": null, "bos_token": null, "add_bos_token": null, "x": [1, {"a": "}"}]})") ==
+        "");
 }
 
 TEST_CASE("JSON that is no JSON, nested without end or not UTF-8 is refused") {
-  for (const std::string& text : {std::string("nul"), std::string("[]"), std::string("\"model\""), std::string(1, '\0'),
-                                 "{\"model\":" + std::string(100000, '['), "{\"a\":\"\xff\"}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"\\ud800\":0},\"merges\":[]}}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"a\xc3\":0},\"merges\":[]}}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"a\nb\":0},\"merges\":[]}}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"a\":01},\"merges\":[]}}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"a\":1.5},\"merges\":[]}}" + std::string(),
-                                 "{\"model\":{\"vocab\":{\"a\":0,},\"merges\":[]}}" + std::string()}) {
+  for (const std::string& text :
+       {std::string("nul"), std::string("[]"), std::string("\"model\""), std::string(1, '\0'),
+        "{\"model\":" + std::string(100000, '['), "{\"a\":\"\xff\"}" + std::string(),
+        "{\"model\":{\"vocab\":{\"\\ud800\":0},\"merges\":[]}}" + std::string(),
+        "{\"model\":{\"vocab\":{\"a\xc3\":0},\"merges\":[]}}" + std::string(),
+        "{\"model\":{\"vocab\":{\"a\nb\":0},\"merges\":[]}}" + std::string(),
+        "{\"model\":{\"vocab\":{\"a\":01},\"merges\":[]}}" + std::string(),
+        "{\"model\":{\"vocab\":{\"a\":1.5},\"merges\":[]}}" + std::string(),
+        "{\"model\":{\"vocab\":{\"a\":0,},\"merges\":[]}}" + std::string()}) {
     CAPTURE(text.substr(0, 60));
     CHECK(names(message_of(Status::ModelLoad, [&] { load_folder(text); }), "tokenizer.json"));
   }

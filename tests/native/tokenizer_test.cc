@@ -1,4 +1,5 @@
-// Encoding and decoding against the `tokenizers` and `sentencepiece` libraries (tools/make_tokenizer_fixtures.py).
+// Encoding and decoding against the `tokenizers` and `sentencepiece` libraries
+// (tools/make_tokenizer_fixtures.py).
 #include "text/tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +24,8 @@ void check_family(const Tokenizer& tokenizer, const Json& family, const Json& te
     CAPTURE(text);
     const Ids ids = tokenizer.encode(text, true, false);
     CHECK(ids == family["ids"][i].get<Ids>());
-    if (i < family["plain_ids"].size()) CHECK(tokenizer.encode(text, false, false) == family["plain_ids"][i].get<Ids>());
+    if (i < family["plain_ids"].size())
+      CHECK(tokenizer.encode(text, false, false) == family["plain_ids"][i].get<Ids>());
     if (!family.contains("decoded")) continue;
     const Json& decoded = family["decoded"];
     const auto other = decoded.find(std::to_string(i));
@@ -36,7 +38,9 @@ Json char_level_json(const Json& vocabulary, const Json& family) {
   for (const char* key : {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens"}) {
     json[key] = family[key];
   }
-  json["model"] = {{"type", "BPE"}, {"vocab", vocabulary["vocab"]}, {"merges", vocabulary["merges"]},
+  json["model"] = {{"type", "BPE"},
+                   {"vocab", vocabulary["vocab"]},
+                   {"merges", vocabulary["merges"]},
                    {"unk_token", "<unk>"}};
   json["model"]["byte_fallback"] = family["byte_fallback"];
   json["model"]["fuse_unk"] = family["fuse_unk"];
@@ -195,7 +199,8 @@ TEST_CASE("TPL-06: exactly one begin token where the model asks for one") {
   // tokenizer.json: the post-processor decides, add_bos_token of tokenizer_config.json wins.
   Json json = byte_level_json(vocabulary, fixture("byte_level_families.json")["qwen2"]);
   CHECK_FALSE(load_folder(json.dump(), R"({"bos_token": "<|im_start|>"})")->adds_bos());
-  CHECK(load_folder(json.dump(), R"({"bos_token": {"content": "<|im_start|>"}, "add_bos_token": true})")->adds_bos());
+  CHECK(load_folder(json.dump(), R"({"bos_token": {"content": "<|im_start|>"}, "add_bos_token": true})")
+            ->adds_bos());
   json["post_processor"] = parse_json(
       R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
           "single": [{"SpecialToken": {"id": "<b>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -241,8 +246,9 @@ TEST_CASE("text that is not UTF-8 is refused, any other is taken") {
     CHECK(message_of(Status::InvalidArgument, [&] { tokenizer->encode(bad, true, true); }).find("UTF-8") !=
           std::string::npos);
   }
-  CHECK(message_of(Status::InvalidArgument, [&] { tokenizer->encode("ab\xff", true, true); }).find("byte 2") !=
-        std::string::npos);
+  CHECK(message_of(Status::InvalidArgument, [&] {
+          tokenizer->encode("ab\xff", true, true);
+        }).find("byte 2") != std::string::npos);
   // Every code point, alone and in a row, goes through every family and comes back.
   std::string all;
   for (int32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 37) {
@@ -252,7 +258,8 @@ TEST_CASE("text that is not UTF-8 is refused, any other is taken") {
     } else if (c < 0x800) {
       all += {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
     } else if (c < 0x10000) {
-      all += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
+      all += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+              static_cast<char>(0x80 | (c & 63))};
     } else {
       all += {static_cast<char>(0xf0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 63)),
               static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
@@ -266,10 +273,18 @@ TEST_CASE("text that is not UTF-8 is refused, any other is taken") {
 
 TEST_CASE("long texts without a place to cut take little more than linear time") {
   const Json vocabulary = fixture("byte_level.json"), models = fixture("sentencepiece.json");
-  const std::vector<std::pair<const char*, std::string>> units = {
-      {"letters", "a"}, {"emoji", "\xf0\x9f\x98\x80"}, {"spaces", " "},      {"newlines", "\n"},
-      {"marks", "\xcc\x81\xcc\xa3"}, {"digits", "7"},  {"quotes", "'"},      {"upper", "A"},
-      {"mixed", " \n'"}, {"markers", "\xe2\x96\x81"}, {"han", "\xe7\x9a\x84"}, {"letter pairs", "et"}};
+  const std::vector<std::pair<const char*, std::string>> units = {{"letters", "a"},
+                                                                  {"emoji", "\xf0\x9f\x98\x80"},
+                                                                  {"spaces", " "},
+                                                                  {"newlines", "\n"},
+                                                                  {"marks", "\xcc\x81\xcc\xa3"},
+                                                                  {"digits", "7"},
+                                                                  {"quotes", "'"},
+                                                                  {"upper", "A"},
+                                                                  {"mixed", " \n'"},
+                                                                  {"markers", "\xe2\x96\x81"},
+                                                                  {"han", "\xe7\x9a\x84"},
+                                                                  {"letter pairs", "et"}};
   const auto check = [&](const Tokenizer& tokenizer) {
     for (const auto& [name, unit] : units) {
       CAPTURE(name);

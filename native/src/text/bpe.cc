@@ -68,7 +68,8 @@ void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids, BpeScrat
     }
     // A character that score merging left over and that is no token.
     bool all = true;
-    for (uint32_t at = symbol.begin; at < symbol.end; ++at) all &= byte_ids[static_cast<uint8_t>(part[at])] >= 0;
+    for (uint32_t at = symbol.begin; at < symbol.end; ++at)
+      all &= byte_ids[static_cast<uint8_t>(part[at])] >= 0;
     if (all) {
       for (uint32_t at = symbol.begin; at < symbol.end; ++at) {
         ids.push_back(byte_ids[static_cast<uint8_t>(part[at])]);
@@ -83,8 +84,8 @@ void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids, BpeScrat
 
 void Bpe::add_symbol(int32_t id, size_t begin, size_t end, BpeScratch& scratch) const {
   const auto at = static_cast<uint32_t>(scratch.symbols.size());
-  scratch.symbols.push_back(
-      {id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end), at == 0 ? kEnd : at - 1, at + 1, kNoRank, -1});
+  scratch.symbols.push_back({id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end),
+                             at == 0 ? kEnd : at - 1, at + 1, kNoRank, -1});
 }
 
 void Bpe::add_bytes(std::string_view part, BpeScratch& scratch) const {
@@ -158,8 +159,8 @@ void Bpe::merge_short(std::string_view part, BpeScratch& scratch) const {
 }
 
 void Bpe::merge_long(std::string_view part, BpeScratch& scratch) const {
-  // Entries are rank << 32 | symbol, the smallest first: the lowest rank, leftmost on ties. One whose rank is no longer
-  // that of its symbol is out of date.
+  // Entries are rank << 32 | symbol, the smallest first: the lowest rank, leftmost on ties. One whose rank is
+  // no longer that of its symbol is out of date.
   std::vector<uint64_t>& queue = scratch.queue;
   queue.clear();
   const auto entry = [&](uint32_t i) { return static_cast<uint64_t>(scratch.symbols[i].rank) << 32 | i; };

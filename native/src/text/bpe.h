@@ -10,7 +10,8 @@
 
 namespace vllm {
 
-/// The symbols of a piece while it is merged, a linked list in an array. Kept by the caller to save allocations.
+/// The symbols of a piece while it is merged, a linked list in an array. Kept by the caller to save
+/// allocations.
 struct BpeScratch {
   struct Symbol {
     int32_t id;
@@ -36,8 +37,8 @@ class Bpe {
   PairMap merges;
   std::vector<uint32_t> score_ranks;  // by id, lower goes first; kNoRank: never a merge's result
 
-  /// Id of each byte's own token, -1 without: of the byte itself (Symbols::Bytes), or what a character that is no token
-  /// falls back to (Symbols::Chars; all -1 without byte fallback).
+  /// Id of each byte's own token, -1 without: of the byte itself (Symbols::Bytes), or what a character that
+  /// is no token falls back to (Symbols::Chars; all -1 without byte fallback).
   std::array<int32_t, 256> byte_ids{};
 
   static constexpr uint32_t kNoRank = UINT32_MAX;

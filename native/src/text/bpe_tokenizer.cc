@@ -23,7 +23,8 @@ BpeTokenizer::BpeTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
 }
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool parse_special, bool add_bos) const {
-  if (text.size() > kMaxText) fail_argument("The text has %zu bytes; at most %zu are allowed.", text.size(), kMaxText);
+  if (text.size() > kMaxText)
+    fail_argument("The text has %zu bytes; at most %zu are allowed.", text.size(), kMaxText);
   if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos) {
     fail_argument("The text is not valid UTF-8 at byte %zu.", at);
   }
@@ -75,11 +76,32 @@ std::optional<int32_t> BpeTokenizer::find(std::string_view text) const {
 
 bool ends_generation(std::string_view text) {
   static constexpr std::string_view kTexts[] = {
-      "<|eot_id|>",   "<|im_end|>",      "<|end|>",        "<end_of_turn>",     "<|endoftext|>", "<|end_of_text|>",
-      "<|eom_id|>",   "<EOT>",           "<|eot|>",        "<|end_of_turn|>",   "</s>",          "<eos>",
-      "<|return|>",   "<|endofprompt|>", "<|fim_pad|>",    "<fim_pad>",         "<fim-pad>",     "<|fim_repo|>",
-      "<|repo_name|>", "<repo_name>",    "<reponame>",     "<|file_sep|>",      "<file_sep>",    "<|fim_sep|>",
-      "<\xef\xbd\x9c""end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+      "<|eot_id|>",
+      "<|im_end|>",
+      "<|end|>",
+      "<end_of_turn>",
+      "<|endoftext|>",
+      "<|end_of_text|>",
+      "<|eom_id|>",
+      "<EOT>",
+      "<|eot|>",
+      "<|end_of_turn|>",
+      "</s>",
+      "<eos>",
+      "<|return|>",
+      "<|endofprompt|>",
+      "<|fim_pad|>",
+      "<fim_pad>",
+      "<fim-pad>",
+      "<|fim_repo|>",
+      "<|repo_name|>",
+      "<repo_name>",
+      "<reponame>",
+      "<|file_sep|>",
+      "<file_sep>",
+      "<|fim_sep|>",
+      "<\xef\xbd\x9c"
+      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
   };
   return std::find(std::begin(kTexts), std::end(kTexts), text) != std::end(kTexts);
 }

@@ -1,4 +1,5 @@
-// The one tokenizer: added tokens, normalisation, splitting, byte-pair merging. What a file says is in its parts.
+// The one tokenizer: added tokens, normalisation, splitting, byte-pair merging. What a file says is in its
+// parts.
 #pragma once
 #include "text/added_tokens.h"
 #include "text/bpe.h"

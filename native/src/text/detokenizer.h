@@ -7,8 +7,8 @@
 
 namespace vllm {
 
-/// Text of a generated sequence as it grows. What add() and finish() returned, joined, is valid UTF-8: a byte run that
-/// cannot become a character is replaced by one U+FFFD as soon as that is known.
+/// Text of a generated sequence as it grows. What add() and finish() returned, joined, is valid UTF-8: a byte
+/// run that cannot become a character is replaced by one U+FFFD as soon as that is known.
 class Detokenizer {
  public:
   Detokenizer(const Tokenizer& tokenizer, bool skip_special);
@@ -27,11 +27,13 @@ class Detokenizer {
 /// Finds stop strings in text that arrives in pieces.
 class StopMatcher {
  public:
-  /// `stops`: non-empty strings (Error(InvalidArgument)). `include`: the matched string belongs to the output.
+  /// `stops`: non-empty strings (Error(InvalidArgument)). `include`: the matched string belongs to the
+  /// output.
   StopMatcher(std::vector<std::string> stops, bool include);
   /// Appends `text` and returns what may be shown now: everything that cannot be part of a later match, in
   /// time linear in it. After a match
-  /// matched() is the index of the stop that completed first in the text (list order on ties) and later calls return "".
+  /// matched() is the index of the stop that completed first in the text (list order on ties) and later calls
+  /// return "".
   std::string add(const std::string& text);
   /// The text kept back, at the end of a sequence without match.
   std::string finish();

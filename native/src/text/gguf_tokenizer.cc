@@ -1,4 +1,5 @@
-// Tokenizers from the metadata of a GGUF: models "gpt2" (byte-level BPE) and "llama" (SentencePiece with scores).
+// Tokenizers from the metadata of a GGUF: models "gpt2" (byte-level BPE) and "llama" (SentencePiece with
+// scores).
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -21,8 +22,9 @@ class GgufLoader {
   std::unique_ptr<Tokenizer> load() {
     const std::string model = string("model").value_or("");
     if (model != "gpt2" && model != "llama") {
-      fail_load("%s: the tokenizer model %s (tokenizer.ggml.model) is not supported; gpt2 or llama is needed.",
-                path(), quote(model).c_str());
+      fail_load(
+          "%s: the tokenizer model %s (tokenizer.ggml.model) is not supported; gpt2 or llama is needed.",
+          path(), quote(model).c_str());
     }
     spm_ = model == "llama";
     read_tokens();
@@ -77,8 +79,8 @@ class GgufLoader {
     if (tokens.empty()) fail_load("%s: tokenizer.ggml.tokens is missing or empty.", path());
     const auto types = checkpoint_.int_array("tokenizer.ggml.token_type");
     if (!types.empty() && types.size() != tokens.size()) {
-      fail_load("%s: tokenizer.ggml.token_type has %zu entries, but there are %zu tokens.", path(), types.size(),
-                tokens.size());
+      fail_load("%s: tokenizer.ggml.token_type has %zu entries, but there are %zu tokens.", path(),
+                types.size(), tokens.size());
     }
     texts_.reserve(tokens.size());
     vocabulary().kinds.reserve(tokens.size());
@@ -96,13 +98,20 @@ class GgufLoader {
   }
   TokenKind kind_by_type(int32_t type, size_t id) const {
     switch (type) {
-      case 1: return TokenKind::Normal;
-      case 2: return TokenKind::Unknown;
-      case 3: return TokenKind::Control;
-      case 4: return TokenKind::UserDefined;
-      case 5: return TokenKind::Unused;
-      case 6: return TokenKind::Byte;
-      default: fail_load("%s: token %zu has type %d; 1 to 6 is needed.", path(), id, type);
+      case 1:
+        return TokenKind::Normal;
+      case 2:
+        return TokenKind::Unknown;
+      case 3:
+        return TokenKind::Control;
+      case 4:
+        return TokenKind::UserDefined;
+      case 5:
+        return TokenKind::Unused;
+      case 6:
+        return TokenKind::Byte;
+      default:
+        fail_load("%s: token %zu has type %d; 1 to 6 is needed.", path(), id, type);
     }
   }
 
@@ -126,8 +135,8 @@ class GgufLoader {
     }
     AddedToken token{static_cast<int32_t>(id), std::string(text), special};
     if (spm_ && !special && !add_space_prefix_ && text.find(' ') != std::string_view::npos) {
-      // A run of spaces, which the vocabulary means as a run of U+2581: that is found in the text itself first, then
-      // in what the spaces become.
+      // A run of spaces, which the vocabulary means as a run of U+2581: that is found in the text itself
+      // first, then in what the spaces become.
       token.content = with_markers(text);
       parts_.added_normalized.add(token);
     }
@@ -154,7 +163,8 @@ class GgufLoader {
         const std::string_view stored = raw == texts_[id] ? texts_[id] : vocabulary().store.add(raw);
         if (plain) vocabulary().bytes[id] = stored;
         if (!parts_.bpe.tokens.insert(stored, static_cast<int32_t>(id))) fail_duplicate(id);
-        if (stored.size() == 1) parts_.bpe.byte_ids[static_cast<uint8_t>(stored[0])] = static_cast<int32_t>(id);
+        if (stored.size() == 1)
+          parts_.bpe.byte_ids[static_cast<uint8_t>(stored[0])] = static_cast<int32_t>(id);
       }
       if (!plain || !printable) add_named(id);
     }
@@ -163,8 +173,10 @@ class GgufLoader {
   void load_bpe() {
     const std::optional<std::string> pre = string("pre");
     if (!pre || *pre == "default") {
-      log_warning("%s: tokenizer.ggml.pre is %s; text is split by the default rules, which may not be the model's own.",
-                  path(), pre ? "\"default\"" : "absent");
+      log_warning(
+          "%s: tokenizer.ggml.pre is %s; text is split by the default rules, which may not be the model's "
+          "own.",
+          path(), pre ? "\"default\"" : "absent");
     }
     NamedPreTokenizer named = named_pre_tokenizer(pre.value_or("default"));
     parts_.pre_tokenizer = std::move(named.pre_tokenizer);
@@ -193,14 +205,16 @@ class GgufLoader {
       const bool valid = space != std::string_view::npos && space > 0 && space + 1 < merge.size() &&
                          find_invalid_utf8(merge) == std::string_view::npos;
       if (!valid) {
-        fail_load("%s: merge %zu, %s, must be two tokens with a space between.", path(), rank, quote(merge).c_str());
+        fail_load("%s: merge %zu, %s, must be two tokens with a space between.", path(), rank,
+                  quote(merge).c_str());
       }
       const auto id = [&](std::string_view printable) {
         return from_printable_bytes(printable, raw) ? bpe.tokens.find(raw) : -1;
       };
       const int32_t left = id(merge.substr(0, space)), right = id(merge.substr(space + 1));
-      const int32_t merged =
-          left < 0 || right < 0 ? -1 : id(std::string(merge.substr(0, space)).append(merge.substr(space + 1)));
+      const int32_t merged = left < 0 || right < 0
+                                 ? -1
+                                 : id(std::string(merge.substr(0, space)).append(merge.substr(space + 1)));
       if (merged < 0) {
         fail_load("%s: merge %zu, %s, names or makes a token that is not in the vocabulary.", path(), rank,
                   quote(merge).c_str());
@@ -266,7 +280,8 @@ class GgufLoader {
     bpe.unknown = unknown_.value_or(-1);
     for (int byte = 0; byte < 256 && !unknown_; ++byte) {
       if (bpe.byte_ids[byte] < 0) {
-        fail_load("%s: the vocabulary has neither the byte token <0x%02X> nor an unknown token.", path(), byte);
+        fail_load("%s: the vocabulary has neither the byte token <0x%02X> nor an unknown token.", path(),
+                  byte);
       }
     }
     bpe.score_ranks.reserve(scores.size());
@@ -285,10 +300,12 @@ class GgufLoader {
 
   void set_bos() {
     parts_.bos = id_of("bos_token_id");
-    if (!parts_.bos && spm_ && texts_.size() > 1 && vocabulary().kinds[1] == TokenKind::Control) parts_.bos = 1;
+    if (!parts_.bos && spm_ && texts_.size() > 1 && vocabulary().kinds[1] == TokenKind::Control)
+      parts_.bos = 1;
     const std::optional<bool> wanted = boolean("add_bos_token");
     if (wanted == true && !parts_.bos) {
-      fail_load("%s: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is missing.", path());
+      fail_load("%s: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is missing.",
+                path());
     }
     parts_.adds_bos = wanted.value_or(adds_bos_by_default_) && parts_.bos;
     if (boolean("add_eos_token") == true) {
@@ -322,6 +339,8 @@ class GgufLoader {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_gguf_tokenizer(const Checkpoint& checkpoint) { return GgufLoader(checkpoint).load(); }
+std::unique_ptr<Tokenizer> load_gguf_tokenizer(const Checkpoint& checkpoint) {
+  return GgufLoader(checkpoint).load();
+}
 
 }  // namespace vllm

@@ -120,7 +120,8 @@ void JsonScanner::unescape() {
     int32_t value = 0;
     if (text_.size() - pos_ < 4) fail("four hex digits");
     const char* begin = text_.data() + pos_;
-    if (std::from_chars(begin, begin + 4, value, 16).ptr != begin + 4 || *begin == '-') fail("four hex digits");
+    if (std::from_chars(begin, begin + 4, value, 16).ptr != begin + 4 || *begin == '-')
+      fail("four hex digits");
     pos_ += 4;
     return value;
   };
@@ -192,7 +193,8 @@ std::string_view JsonScanner::value() {
       }
     } while (open > 0);
   } else {
-    while (pos_ < text_.size() && std::string_view(",}] \n\r\t").find(text_[pos_]) == std::string_view::npos) ++pos_;
+    while (pos_ < text_.size() && std::string_view(",}] \n\r\t").find(text_[pos_]) == std::string_view::npos)
+      ++pos_;
     if (pos_ == begin) fail("a value");
   }
   return text_.substr(begin, pos_ - begin);

@@ -33,7 +33,10 @@ const std::vector<Family>& families() {
        {"refact", "starcoder", "command-r", "codeshell", "exaone"}},
       {"tekken", {kTekkenRegex}, kLlama3Flags, {}},
       {"gpt-4o", {kGpt4oRegex}, kPlain, {"llama4", "kanana2"}},
-      {"deepseek-v3", {R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", kDeepseekWordsRegex}, kPlain, {}},
+      {"deepseek-v3",
+       {R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", kDeepseekWordsRegex},
+       kPlain,
+       {}},
       {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Regex, R"(\p{N}+)", "[0-9][0-9][0-9]"}, kPlain, {}},
   };
   return table;

@@ -21,7 +21,8 @@ std::string apply_step(const Normalizer::Replace& step, std::string text) {
   if (step.regex) {
     for (const auto& [begin, end] : step.regex->find_all(text)) take(begin, end);
   } else {
-    for (size_t at; (at = text.find(step.pattern, done)) != std::string::npos;) take(at, at + step.pattern.size());
+    for (size_t at; (at = text.find(step.pattern, done)) != std::string::npos;)
+      take(at, at + step.pattern.size());
   }
   return out.append(text, done);
 }

@@ -32,7 +32,8 @@ std::string PipelineReader::text(const Json& value, const char* key) const {
 
 bool PipelineReader::flag(const Json& value, const char* key, bool fallback) const {
   if (!value.contains(key) || value[key].is_null()) return fallback;
-  if (!value[key].is_boolean()) fail(format("\"%s\" must be true or false in %.200s.", key, dump_json(value).c_str()));
+  if (!value[key].is_boolean())
+    fail(format("\"%s\" must be true or false in %.200s.", key, dump_json(value).c_str()));
   return value[key].get<bool>();
 }
 
@@ -45,8 +46,10 @@ const Json& PipelineReader::list(const Json& value, const char* key) const {
 void PipelineReader::read_normalizer(const Json& value, Normalizer& normalizer) {
   if (value.is_null()) return;
   const std::string type = type_of(value, "normalizer");
-  static const std::map<std::string, NormalForm> kForms = {
-      {"NFC", NormalForm::NFC}, {"NFD", NormalForm::NFD}, {"NFKC", NormalForm::NFKC}, {"NFKD", NormalForm::NFKD}};
+  static const std::map<std::string, NormalForm> kForms = {{"NFC", NormalForm::NFC},
+                                                           {"NFD", NormalForm::NFD},
+                                                           {"NFKC", NormalForm::NFKC},
+                                                           {"NFKD", NormalForm::NFKD}};
   if (type == "Sequence") {
     for (const Json& each : list(value, "normalizers")) read_normalizer(each, normalizer);
   } else if (const auto form = kForms.find(type); form != kForms.end()) {
@@ -91,7 +94,8 @@ void PipelineReader::read_pre_tokenizer(const Json& value, PreTokenizer& pre_tok
         {"Contiguous", SplitBehavior::Contiguous}};
     const std::string name = text(value, "behavior");
     const auto behavior = kBehaviors.find(name);
-    if (behavior == kBehaviors.end()) fail(format("the split behavior %.100s is not supported.", name.c_str()));
+    if (behavior == kBehaviors.end())
+      fail(format("the split behavior %.100s is not supported.", name.c_str()));
     const bool invert = flag(value, "invert", false);
     const Json& pattern = member(value, "pattern");
     if (pattern.is_object() && pattern.contains("Regex")) {
@@ -177,8 +181,8 @@ void PipelineReader::read_template(const Json& value) {
     }
     const std::string name = text(member(item, "SpecialToken"), "id");
     if (behind) {
-      log_warning("%s: the token %.100s behind a text is left out: a prompt is to be continued.", source.c_str(),
-                  name.c_str());
+      log_warning("%s: the token %.100s behind a text is left out: a prompt is to be continued.",
+                  source.c_str(), name.c_str());
       continue;
     }
     const Json& ids = list(member(member(value, "special_tokens"), name.c_str()), "ids");

@@ -25,7 +25,7 @@ class PipelineReader {
   /// Sets bos.
   void read_post_processor(const Json& value);
 
-  bool byte_level = false;  // merging sees bytes; otherwise characters
+  bool byte_level = false;                                        // merging sees bytes; otherwise characters
   std::vector<std::pair<std::string, std::string>> replacements;  // of the decoder, in order
   bool byte_fallback_decoder = false;
   bool strips_leading_space = false;

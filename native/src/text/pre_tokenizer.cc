@@ -13,7 +13,8 @@ struct Range {
 };
 
 /// Matches of a pattern -> the whole text as matches and gaps.
-std::vector<Range> with_gaps(const std::vector<std::pair<size_t, size_t>>& matches, size_t size, bool invert) {
+std::vector<Range> with_gaps(const std::vector<std::pair<size_t, size_t>>& matches, size_t size,
+                             bool invert) {
   std::vector<Range> ranges;
   ranges.reserve(2 * matches.size() + 1);
   size_t done = 0;
@@ -99,7 +100,8 @@ class RegexStage : public SplitStage {
   RegexStage(std::string_view regex, SplitBehavior behavior, bool invert)
       : regex_(regex), behavior_(behavior), invert_(invert) {}
   void split(const Piece& piece, std::vector<Piece>& out, std::deque<std::string>&) const override {
-    for (const Range& range : arrange(with_gaps(regex_.find_all(piece.text), piece.text.size(), invert_), behavior_)) {
+    for (const Range& range :
+         arrange(with_gaps(regex_.find_all(piece.text), piece.text.size(), invert_), behavior_)) {
       emit(piece, range.begin, range.end, out);
     }
   }
@@ -116,7 +118,8 @@ class LiteralStage : public SplitStage {
       : literal_(std::move(literal)), behavior_(behavior), invert_(invert) {}
   void split(const Piece& piece, std::vector<Piece>& out, std::deque<std::string>&) const override {
     std::vector<std::pair<size_t, size_t>> matches;
-    for (size_t at = 0; (at = piece.text.find(literal_, at)) != std::string_view::npos; at += literal_.size()) {
+    for (size_t at = 0; (at = piece.text.find(literal_, at)) != std::string_view::npos;
+         at += literal_.size()) {
       matches.emplace_back(at, at + literal_.size());
     }
     for (const Range& range : arrange(with_gaps(matches, piece.text.size(), invert_), behavior_)) {
@@ -184,7 +187,8 @@ class MetaspaceStage : public SplitStage {
     size_t begin = 0;
     if (split_) {
       // A run of them: each but the last is a piece of its own.
-      for (size_t at = 0; (at = text.find(replacement_, at)) != std::string::npos; at += replacement_.size()) {
+      for (size_t at = 0; (at = text.find(replacement_, at)) != std::string::npos;
+           at += replacement_.size()) {
         emit(whole, begin, at, out);
         begin = at;
       }
@@ -200,11 +204,15 @@ class MetaspaceStage : public SplitStage {
 
 }  // namespace
 
-std::unique_ptr<SplitStage> scanner_stage(PieceScanner scanner) { return std::make_unique<ScannerStage>(scanner); }
+std::unique_ptr<SplitStage> scanner_stage(PieceScanner scanner) {
+  return std::make_unique<ScannerStage>(scanner);
+}
 
-std::unique_ptr<SplitStage> regex_stage(std::string_view regex, SplitBehavior behavior, bool invert, bool general) {
+std::unique_ptr<SplitStage> regex_stage(std::string_view regex, SplitBehavior behavior, bool invert,
+                                        bool general) {
   // The scanners leave no gaps, so that for them inverted removal keeps all pieces too.
-  const bool keeps_all = behavior == SplitBehavior::Isolated || (behavior == SplitBehavior::Removed && invert);
+  const bool keeps_all =
+      behavior == SplitBehavior::Isolated || (behavior == SplitBehavior::Removed && invert);
   const PieceScanner scanner = find_scanner(regex);
   if (scanner && keeps_all && !general) return scanner_stage(scanner);
   return std::make_unique<RegexStage>(regex, behavior, invert);
@@ -214,7 +222,9 @@ std::unique_ptr<SplitStage> literal_stage(std::string literal, SplitBehavior beh
   return std::make_unique<LiteralStage>(std::move(literal), behavior, invert);
 }
 
-std::unique_ptr<SplitStage> digits_stage(bool individual) { return std::make_unique<DigitsStage>(individual); }
+std::unique_ptr<SplitStage> digits_stage(bool individual) {
+  return std::make_unique<DigitsStage>(individual);
+}
 
 std::unique_ptr<SplitStage> prefix_space_stage() { return std::make_unique<PrefixSpaceStage>(); }
 
@@ -222,7 +232,8 @@ std::unique_ptr<SplitStage> metaspace_stage(std::string replacement, PrefixSchem
   return std::make_unique<MetaspaceStage>(std::move(replacement), scheme, split);
 }
 
-std::vector<Piece> PreTokenizer::split(std::string_view text, bool at_start, std::deque<std::string>& storage) const {
+std::vector<Piece> PreTokenizer::split(std::string_view text, bool at_start,
+                                       std::deque<std::string>& storage) const {
   std::vector<Piece> pieces, parts;
   if (!text.empty()) pieces.push_back({text, at_start});
   for (const auto& stage : stages_) {

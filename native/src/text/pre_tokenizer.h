@@ -28,13 +28,15 @@ class SplitStage {
 
 std::unique_ptr<SplitStage> scanner_stage(PieceScanner scanner);
 /// Uses the hand-written scanner of the regex when there is one, unless `general`.
-std::unique_ptr<SplitStage> regex_stage(std::string_view regex, SplitBehavior behavior, bool invert, bool general = false);
+std::unique_ptr<SplitStage> regex_stage(std::string_view regex, SplitBehavior behavior, bool invert,
+                                        bool general = false);
 std::unique_ptr<SplitStage> literal_stage(std::string literal, SplitBehavior behavior, bool invert);
 std::unique_ptr<SplitStage> digits_stage(bool individual);
 /// Puts one space before a piece that does not begin with one.
 std::unique_ptr<SplitStage> prefix_space_stage();
 enum class PrefixScheme { Never, First, Always };
-/// Spaces become `replacement`, one more of it stands first by the scheme; with `split` a piece begins at each of them.
+/// Spaces become `replacement`, one more of it stands first by the scheme; with `split` a piece begins at
+/// each of them.
 std::unique_ptr<SplitStage> metaspace_stage(std::string replacement, PrefixScheme scheme, bool split);
 
 /// Stages in order, each on the pieces of the one before.

@@ -13,13 +13,16 @@ namespace {
 constexpr size_t kMaxPattern = 16384;
 
 // \s and \w as Oniguruma has them; PCRE2 counts U+180E as a space and no marks as word characters.
-constexpr char kSpaces[] = R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr char kWords[] = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr char kSpaces[] =
+    R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr char kWords[] =
+    R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 /// The pattern in PCRE2's syntax. Constructs that PCRE2 reads otherwise are refused.
 std::string translate(std::string_view pattern) {
   const auto refuse = [&](const std::string& what) {
-    fail_load("The regex %s of the tokenizer uses %s, which is not supported.", quote(pattern).c_str(), what.c_str());
+    fail_load("The regex %s of the tokenizer uses %s, which is not supported.", quote(pattern).c_str(),
+              what.c_str());
   };
   std::string out;
   bool in_class = false;
@@ -56,7 +59,8 @@ std::string translate(std::string_view pattern) {
         default:
           out += c;
           out += next;
-          if (i + 1 < pattern.size() && pattern[i + 1] == '{' && (next == 'p' || next == 'P' || next == 'x')) {
+          if (i + 1 < pattern.size() && pattern[i + 1] == '{' &&
+              (next == 'p' || next == 'P' || next == 'x')) {
             const size_t end = std::min(pattern.find('}', i), pattern.size() - 1);
             out += pattern.substr(i + 1, end - i);
             i = end;
@@ -110,7 +114,8 @@ void Regex::Free::operator()(void* code) const { pcre2_code_free(static_cast<pcr
 
 Regex::Regex(std::string_view pattern) {
   if (pattern.size() > kMaxPattern) {
-    fail_load("A regex of the tokenizer has %zu bytes; at most %zu are allowed.", pattern.size(), kMaxPattern);
+    fail_load("A regex of the tokenizer has %zu bytes; at most %zu are allowed.", pattern.size(),
+              kMaxPattern);
   }
   const std::string translated = translate(pattern);
   std::unique_ptr<pcre2_compile_context, FreeMatch> context(pcre2_compile_context_create(nullptr));
@@ -118,8 +123,8 @@ Regex::Regex(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
-                                   context.get());
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
+                                   &offset, context.get());
   if (!code) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof message);
@@ -143,8 +148,9 @@ std::vector<std::pair<size_t, size_t>> Regex::find_all(std::string_view text) co
     const int rc = pcre2_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), context.get());
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc < 0) {
-      fail_argument("The tokenizer's regex needs too many steps for a text of %zu bytes (error %d at byte %zu).",
-                    text.size(), rc, at);
+      fail_argument(
+          "The tokenizer's regex needs too many steps for a text of %zu bytes (error %d at byte %zu).",
+          text.size(), rc, at);
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
     const size_t begin = range[0], end = range[1];

@@ -11,8 +11,8 @@ namespace vllm {
 
 class Regex {
  public:
-  /// Throws Error(ModelLoad) naming the pattern when it is malformed, too large, or uses syntax whose meaning we would
-  /// not keep.
+  /// Throws Error(ModelLoad) naming the pattern when it is malformed, too large, or uses syntax whose meaning
+  /// we would not keep.
   explicit Regex(std::string_view pattern);
   Regex(Regex&&) noexcept = default;
   Regex& operator=(Regex&&) noexcept = default;

@@ -39,7 +39,8 @@ class Cursor {
   size_t pos_;
 };
 
-/// Length of 's 't 're 've 'm 'll 'd at `pos`, 0 when there is none. Without regard to case, U+017F counts as s.
+/// Length of 's 't 're 've 'm 'll 'd at `pos`, 0 when there is none. Without regard to case, U+017F counts as
+/// s.
 size_t contraction(std::string_view text, size_t pos, bool ignore_case) {
   if (text[pos] != '\'') return 0;
   const auto letter = [&](size_t i) -> char {
@@ -131,7 +132,9 @@ size_t scan_gpt2(std::string_view text, size_t begin) {
 
 size_t scan_llama3(std::string_view text, size_t begin) { return scan_words(text, begin, kLetter, 3); }
 size_t scan_qwen2(std::string_view text, size_t begin) { return scan_words(text, begin, kLetter, 1); }
-size_t scan_qwen35(std::string_view text, size_t begin) { return scan_words(text, begin, kLetter | kMark, 1); }
+size_t scan_qwen35(std::string_view text, size_t begin) {
+  return scan_words(text, begin, kLetter | kMark, 1);
+}
 
 PieceScanner find_scanner(std::string_view regex) {
   if (regex == kGpt2Regex) return scan_gpt2;

@@ -6,7 +6,8 @@
 
 namespace vllm {
 
-StopMatcher::StopMatcher(std::vector<std::string> stops, bool include) : stops_(std::move(stops)), include_(include) {
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include)
+    : stops_(std::move(stops)), include_(include) {
   nodes_.emplace_back();
   for (size_t i = 0; i < stops_.size(); ++i) {
     if (stops_[i].empty()) fail_argument("Stop string %zu is empty.", i);
@@ -23,7 +24,8 @@ StopMatcher::StopMatcher(std::vector<std::string> stops, bool include) : stops_(
     }
     if (nodes_[node].stop < 0) nodes_[node].stop = static_cast<int32_t>(i);
   }
-  // Breadth first: the longest proper suffix of a node that is a node too, and the first stop in the list that ends there.
+  // Breadth first: the longest proper suffix of a node that is a node too, and the first stop in the list
+  // that ends there.
   std::vector<int32_t> order{0};
   for (size_t at = 0; at < order.size(); ++at) {
     const int32_t parent = order[at];

@@ -18,7 +18,9 @@ size_t slots_for(size_t count) {
   return slots;
 }
 
-uint32_t hash_text(std::string_view text) { return static_cast<uint32_t>(XXH3_64bits(text.data(), text.size())); }
+uint32_t hash_text(std::string_view text) {
+  return static_cast<uint32_t>(XXH3_64bits(text.data(), text.size()));
+}
 
 }  // namespace
 
@@ -76,7 +78,8 @@ void PairMap::reserve(size_t count) {
 
 void PairMap::insert(int32_t left, int32_t right, Merge merge) {
   if (2 * (count_ + 1) > slots_.size()) reserve(std::max<size_t>(2 * count_, 8));
-  const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  const uint64_t key =
+      static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   const size_t mask = slots_.size() - 1;
   size_t at = hash(key) & mask;
   while (slots_[at].key != kFree && slots_[at].key != key) at = (at + 1) & mask;

@@ -1,4 +1,5 @@
-// Text -> token id and pair of ids -> merge, as flat hash tables: vocabularies have up to half a million entries.
+// Text -> token id and pair of ids -> merge, as flat hash tables: vocabularies have up to half a million
+// entries.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -43,7 +44,8 @@ class PairMap {
   /// Null when absent.
   const Merge* find(int32_t left, int32_t right) const {
     if (slots_.empty()) return nullptr;
-    const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+    const uint64_t key =
+        static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
     const size_t mask = slots_.size() - 1;
     for (size_t at = hash(key) & mask;; at = (at + 1) & mask) {
       if (slots_[at].key == key) return &slots_[at].merge;

@@ -1,4 +1,5 @@
-// Tokenizers from tokenizer.json (the format of the `tokenizers` library) and tokenizer_config.json of a directory.
+// Tokenizers from tokenizer.json (the format of the `tokenizers` library) and tokenizer_config.json of a
+// directory.
 #include <filesystem>
 #include <map>
 
@@ -92,12 +93,14 @@ class JsonLoader {
   void check_model(const Members& model) {
     const Json type = parsed(model, "type");
     if (!(type.is_null() && model.contains("merges")) && type != "BPE") {
-      fail_load("%s: the model type %s is not supported; \"BPE\" is needed.", path_.c_str(), dump_json(type).c_str());
+      fail_load("%s: the model type %s is not supported; \"BPE\" is needed.", path_.c_str(),
+                dump_json(type).c_str());
     }
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json value = parsed(model, key);
       if (!value.is_null() && value != "" && value != 0.0) {
-        fail_load("%s: model.%s is %s; only null or empty is supported.", path_.c_str(), key, dump_json(value).c_str());
+        fail_load("%s: model.%s is %s; only null or empty is supported.", path_.c_str(), key,
+                  dump_json(value).c_str());
       }
     }
     bpe().ignore_merges = flag(model, "ignore_merges");
@@ -147,8 +150,8 @@ class JsonLoader {
       });
       if (!has_id || !has_content) scanner.fail("an added token with \"id\" and \"content\"");
       if (id < 0 || id > INT32_MAX) {
-        fail_load("%s: the added token %s has the id %lld.", path_.c_str(), quote(entry.token.content).c_str(),
-                  static_cast<long long>(id));
+        fail_load("%s: the added token %s has the id %lld.", path_.c_str(),
+                  quote(entry.token.content).c_str(), static_cast<long long>(id));
       }
       entry.token.id = static_cast<int32_t>(id);
       added_.push_back(std::move(entry));
@@ -199,8 +202,10 @@ class JsonLoader {
       } else {
         vocabulary().bytes[id] = decoded(id, entry.text);
       }
-      const bool fresh = produced ? bpe().tokens.insert(form, id) : vocabulary().added.emplace(form, id).second;
-      if (!fresh) fail_load("%s: the token %s stands twice in the vocabulary.", path_.c_str(), quote(form).c_str());
+      const bool fresh =
+          produced ? bpe().tokens.insert(form, id) : vocabulary().added.emplace(form, id).second;
+      if (!fresh)
+        fail_load("%s: the token %s stands twice in the vocabulary.", path_.c_str(), quote(form).c_str());
       if (produced) model_texts_.push_back(form);
     }
   }
@@ -239,7 +244,8 @@ class JsonLoader {
       }
       if (!any) fail_load("%s: the byte-level vocabulary has no token for a single byte.", path_.c_str());
     } else if (flag(model, "byte_fallback")) {
-      for (int byte = 0; byte < 256; ++byte) bpe().byte_ids[byte] = bpe().tokens.find(format("<0x%02X>", byte));
+      for (int byte = 0; byte < 256; ++byte)
+        bpe().byte_ids[byte] = bpe().tokens.find(format("<0x%02X>", byte));
     }
   }
 
@@ -287,8 +293,8 @@ class JsonLoader {
       const int32_t left_id = id(left), right_id = id(right);
       const int32_t merged = left_id < 0 || right_id < 0 ? -1 : id(left + right);
       if (merged < 0) {
-        fail_load("%s: merge %u of %s and %s names or makes a token that is not in the vocabulary.", path_.c_str(), rank,
-                  quote(left).c_str(), quote(right).c_str());
+        fail_load("%s: merge %u of %s and %s names or makes a token that is not in the vocabulary.",
+                  path_.c_str(), rank, quote(left).c_str(), quote(right).c_str());
       }
       bpe().merges.insert(left_id, right_id, {rank++, merged});
     });
@@ -313,13 +319,15 @@ class JsonLoader {
       std::string raw;
       const bool produced = bpe().symbols == Bpe::Symbols::Chars || from_printable_bytes(stored, raw);
       const int32_t other =
-          produced ? bpe().tokens.find(bpe().symbols == Bpe::Symbols::Chars ? stored : std::string_view(raw)) : -1;
+          produced ? bpe().tokens.find(bpe().symbols == Bpe::Symbols::Chars ? stored : std::string_view(raw))
+                   : -1;
       if (place->second != token.id || (other >= 0 && other != token.id)) {
         fail_load("%s: the token %s has the ids %d and %d.", path_.c_str(), quote(stored).c_str(), token.id,
                   place->second != token.id ? place->second : other);
       }
       if (!fresh && known && vocabulary().kinds[token.id] != TokenKind::Normal) {
-        fail_load("%s: the added token %s stands twice in added_tokens.", path_.c_str(), quote(stored).c_str());
+        fail_load("%s: the added token %s stands twice in added_tokens.", path_.c_str(),
+                  quote(stored).c_str());
       }
       texts_[token.id] = stored;
       vocabulary().kinds[token.id] = token.special ? TokenKind::Control : TokenKind::UserDefined;
@@ -346,7 +354,8 @@ class JsonLoader {
     std::optional<std::string> bos, eos;
     if (std::filesystem::exists(config_path_)) {
       const auto file = MappedFile::open(config_path_);
-      const Members config = scan_members({reinterpret_cast<const char*>(file->data()), file->size()}, config_path_);
+      const Members config =
+          scan_members({reinterpret_cast<const char*>(file->data()), file->size()}, config_path_);
       bos = token_text(config, "bos_token");
       eos = token_text(config, "eos_token");
       const auto found = config.find("add_bos_token");
@@ -370,7 +379,8 @@ class JsonLoader {
     if (eos) parts_.end_ids.push_back(id_of(*eos, "eos_token of tokenizer_config.json"));
     if (!parts_.end_ids.empty()) return;
     for (const AddedEntry& entry : added_) {
-      if (entry.token.special && ends_generation(texts_[entry.token.id])) parts_.end_ids.push_back(entry.token.id);
+      if (entry.token.special && ends_generation(texts_[entry.token.id]))
+        parts_.end_ids.push_back(entry.token.id);
     }
   }
 
@@ -396,6 +406,8 @@ class JsonLoader {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& directory) { return JsonLoader(directory).load(); }
+std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& directory) {
+  return JsonLoader(directory).load();
+}
 
 }  // namespace vllm

@@ -11,7 +11,8 @@ namespace {
 
 bool is_space(int32_t c) {  // the property White_Space
   return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 uint8_t compute_class(int32_t c) {
@@ -120,9 +121,9 @@ uint8_t char_class(int32_t c) {
 bool is_word_char(int32_t c) {
   if (char_class(c) & (kLetter | kMark)) return true;
   const auto category = utf8proc_category(c);
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC ||
-         c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
-         (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+         category == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
+         (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
 }
 
 std::string to_normal_form(std::string_view text, NormalForm form) {
@@ -138,7 +139,8 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
   const bool compose = form == NormalForm::NFC || form == NormalForm::NFKC;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0) |
                                                       (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE));
-  // Decomposed one by one and ordered here: utf8proc's own ordering takes quadratic time on long runs of marks.
+  // Decomposed one by one and ordered here: utf8proc's own ordering takes quadratic time on long runs of
+  // marks.
   std::vector<int32_t> chars;
   chars.reserve(text.size());
   for (size_t pos = 0; pos < text.size();) {

@@ -8,8 +8,9 @@ namespace vllm {
 
 enum class Utf8Status : uint8_t { Valid, Incomplete, Invalid };
 
-/// What stands at the start of non-empty bytes. Valid: one character of `size` bytes. Incomplete: all bytes are the
-/// beginning of a character. Invalid: `size` bytes (the maximal subpart, Unicode 3.9) can never become a character.
+/// What stands at the start of non-empty bytes. Valid: one character of `size` bytes. Incomplete: all bytes
+/// are the beginning of a character. Invalid: `size` bytes (the maximal subpart, Unicode 3.9) can never
+/// become a character.
 struct Utf8Step {
   Utf8Status status;
   int size;
@@ -31,8 +32,8 @@ inline int32_t read_utf8(std::string_view text, size_t& pos) {
   return pos += 4, (s[0] & 7) << 18 | (s[1] & 0x3f) << 12 | (s[2] & 0x3f) << 6 | (s[3] & 0x3f);
 }
 
-/// Classes that pre-tokenizers tell apart. At most one of Letter, Mark, Number, Space is set; Newline (CR, LF) comes with
-/// Space.
+/// Classes that pre-tokenizers tell apart. At most one of Letter, Mark, Number, Space is set; Newline (CR,
+/// LF) comes with Space.
 enum CharClass : uint8_t { kOther = 0, kLetter = 1, kMark = 2, kNumber = 4, kSpace = 8, kNewline = 16 };
 uint8_t char_class(int32_t code_point);
 
