@@ -16,13 +16,13 @@
 using namespace vllm;
 using namespace vllm::cpu;
 
-TEST_CASE("every thread runs every job exactly once and run() returns after all") {
+TEST_CASE("every part of every job runs exactly once and run() returns after all") {
   for (int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
     REQUIRE(pool.threads() == threads);
     std::vector<int> count(threads, 0);  // written without atomics: run() must order the accesses
     for (int i = 0; i < 2000; ++i) {
-      pool.run([&](int thread) { ++count[thread]; });
+      pool.run([&](int part) { ++count[part]; });
       for (int c : count) REQUIRE(c == i + 1);
     }
   }
@@ -33,13 +33,35 @@ TEST_CASE("jobs run again after the threads have gone to sleep") {
   std::atomic<int> runs{0};
   for (int i = 0; i < 5; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    pool.run([&](int thread) {
-      if (thread == 1)
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller must sleep, too
+    pool.run([&](int part) {
+      if (part == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller may have to sleep, too
       ++runs;
     });
     CHECK(runs == 3 * (i + 1));
   }
+}
+
+TEST_CASE("a thread that is held up leaves its part to the others") {
+  ThreadPool pool(2);
+  std::atomic<bool> release{false};
+  std::atomic<int> runs{0};
+  // Both threads are in this job; the one in part 1 is held up, so that it is late for nothing but its own part.
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    release = true;
+  });
+  pool.run([&](int part) {
+    while (part == 1 && !release) std::this_thread::yield();
+    ++runs;
+  });
+  other.join();
+  CHECK(runs == 2);
+  // A sleeping worker does not delay short jobs: the caller takes its part.
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::thread::id ran[2];
+  pool.run([&](int part) { ran[part] = std::this_thread::get_id(); });
+  CHECK(ran[0] != std::thread::id());
+  CHECK(ran[1] != std::thread::id());
 }
 
 TEST_CASE("a pool asked for no threads has the caller's") {

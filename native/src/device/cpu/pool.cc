@@ -41,7 +41,7 @@ void await_change(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), spin_(threads_ <= available_cores()) {
   workers_.reserve(threads_ - 1);
   try {
-    for (int i = 1; i < threads_; ++i) workers_.emplace_back([this, i] { work(i); });
+    for (int i = 1; i < threads_; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
     stop();
     fail_runtime("Only %zu of %d compute threads could be started: %s.", workers_.size() + 1, threads_,
@@ -58,12 +58,26 @@ void ThreadPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::work(int thread) {
-  for (uint32_t seen = 0;; ++seen) {
+void ThreadPool::work() {
+  for (uint32_t seen = 0;;) {
     await_change(epoch_, seen, spin_);
+    seen = epoch_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
-    function_(argument_, thread);
-    if (left_.fetch_sub(1) == 1) left_.notify_one();
+    run_parts(seen);
+  }
+}
+
+/// Runs free parts of the job `epoch` until there is none, or another job has begun.
+void ThreadPool::run_parts(uint32_t epoch) {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  for (;;) {
+    const auto part = static_cast<uint32_t>(ticket);
+    if (ticket >> 32 != epoch || part >= static_cast<uint32_t>(threads_)) return;
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    // The job stays as it is until this part is counted as finished.
+    function_(argument_, static_cast<int>(part));
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+    ticket = ticket_.load(std::memory_order_acquire);
   }
 }
 
@@ -71,10 +85,12 @@ void ThreadPool::run_erased(Function function, void* argument) {
   if (workers_.empty()) return function(argument, 0);
   function_ = function;
   argument_ = argument;
-  left_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-  epoch_.fetch_add(1);
+  left_.store(static_cast<uint32_t>(threads_), std::memory_order_relaxed);
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  ticket_.store(uint64_t{epoch} << 32, std::memory_order_release);
+  epoch_.store(epoch, std::memory_order_release);
   epoch_.notify_all();
-  function(argument, 0);
+  run_parts(epoch);
   for (uint32_t left; (left = left_.load(std::memory_order_acquire)) != 0;) await_change(left_, left, spin_);
 }
 

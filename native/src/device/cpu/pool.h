@@ -1,4 +1,4 @@
-// The threads that compute. The caller is thread 0; the others spin for a bounded time, then sleep.
+// The threads that compute: the caller and others, which spin for a bounded time, then sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -30,18 +30,20 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs job(thread index) on every thread and returns when all have finished. `job` must not throw. One
-  /// thread calls at a time, and never from inside a job.
+  /// Runs job(part) for every part 0 .. threads() - 1 and returns when all have finished. Each thread takes a part when
+  /// it gets there, so that a thread which another process keeps from its core leaves its part to the others; parts
+  /// must not wait for each other. `job` must not throw. One thread calls at a time, and never from inside a job.
   template <class Job>
   void run(Job&& job) {
-    run_erased([](void* p, int thread) { (*static_cast<std::remove_reference_t<Job>*>(p))(thread); },
+    run_erased([](void* p, int part) { (*static_cast<std::remove_reference_t<Job>*>(p))(part); },
                const_cast<void*>(static_cast<const void*>(&job)));
   }
 
  private:
   using Function = void (*)(void*, int);
   void run_erased(Function function, void* argument);
-  void work(int thread);
+  void run_parts(uint32_t epoch);
+  void work();
   void stop();
 
   int threads_;
@@ -49,8 +51,9 @@ class ThreadPool {
   Function function_ = nullptr;
   void* argument_ = nullptr;
   std::vector<std::thread> workers_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};  // counts jobs; workers wait for it to change
-  alignas(64) std::atomic<uint32_t> left_{0};   // workers still in the current job
+  alignas(64) std::atomic<uint32_t> epoch_{0};   // counts jobs; workers wait for it to change
+  alignas(64) std::atomic<uint64_t> ticket_{0};  // epoch in the high half, next free part in the low one
+  alignas(64) std::atomic<uint32_t> left_{0};    // parts not finished
   std::atomic<bool> stop_{false};
 };
 
