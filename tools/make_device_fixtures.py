@@ -37,8 +37,14 @@ def rope(interleaved):
         q = x.transpose(0, 1)[None]
         out = apply_rotary_pos_emb(q, q, emb.cos()[None], emb.sin()[None])[0][0].transpose(0, 1)
     return {
-        "rows": rows, "heads": heads, "head_dim": head_dim, "first": first, "interleaved": interleaved,
-        "inv_freq": flat(inv_freq), "x": flat(x), "out": flat(out),
+        "rows": rows,
+        "heads": heads,
+        "head_dim": head_dim,
+        "first": first,
+        "interleaved": interleaved,
+        "inv_freq": flat(inv_freq),
+        "x": flat(x),
+        "out": flat(out),
     }
 
 
@@ -69,8 +75,17 @@ def attention(heads, kv_heads, head_dim, tokens, window, softcap):
         return flat(t[0].transpose(0, 1))
 
     return {
-        "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "tokens": tokens, "window": window,
-        "softcap": softcap, "scale": scale, "q": rows(q), "k": rows(k), "v": rows(v), "out": flat(out),
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "tokens": tokens,
+        "window": window,
+        "softcap": softcap,
+        "scale": scale,
+        "q": rows(q),
+        "k": rows(k),
+        "v": rows(v),
+        "out": flat(out),
     }
 
 
@@ -82,7 +97,17 @@ def main():
         "rope": [rope(False), rope(True)],
         "gated": [gated("silu", F.silu), gated("gelu_tanh", lambda t: F.gelu(t, approximate="tanh"))],
         "softcap": [{"rows": 2, "cols": 30, "cap": 30.0, "x": flat(logits), "out": flat(30 * torch.tanh(logits / 30))}],
-        "matmul": [{"rows": 3, "cols": 20, "outputs": 7, "x": flat(x), "w": flat(w), "b": flat(b), "out": flat(F.linear(x, w, b))}],
+        "matmul": [
+            {
+                "rows": 3,
+                "cols": 20,
+                "outputs": 7,
+                "x": flat(x),
+                "w": flat(w),
+                "b": flat(b),
+                "out": flat(F.linear(x, w, b)),
+            }
+        ],
         "attention": [
             attention(6, 2, 8, 40, 0, 0.0),
             attention(3, 1, 8, 40, 9, 0.0),

@@ -1,6 +1,6 @@
-/* What version 21 of vllm.h lacks, in three calls. They use its handles, status codes and callbacks, and the same rules:
- * results are zeroed at entry, strings handed out are freed with vllm_string_free, vllm_last_error has the message of a
- * failure, no exception crosses the boundary. All JSON is UTF-8. */
+/* What version 21 of vllm.h lacks, in three calls. They use its handles, status codes and callbacks, and the
+ * same rules: results are zeroed at entry, strings handed out are freed with vllm_string_free,
+ * vllm_last_error has the message of a failure, no exception crosses the boundary. All JSON is UTF-8. */
 #ifndef VLLM_EXT_H_
 #define VLLM_EXT_H_
 
@@ -16,43 +16,46 @@ extern "C" {
  *   threads            integer >= 0; 0: one a physical core
  *   kv_cache_dtype     "auto" (bf16), "bf16" or "f32"
  *   device             "auto" or "cpu"; wins over params->device
- *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, instead of refusing it
- * An unknown key or an unusable value is VLLM_ERR_INVALID_ARGUMENT naming it. */
-VLLM_API vllm_status vllm_ext_load(const vllm_model_params *params, const char *settings_json, vllm_engine **out);
+ *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, instead of
+ * refusing it An unknown key or an unusable value is VLLM_ERR_INVALID_ARGUMENT naming it. */
+VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* settings_json,
+                                   vllm_engine** out);
 
-/* Starts a request and returns at once; the callback runs on a thread of the library, and the handle is driven by
- * vllm_request_cancel, _wait, _done, _error and _free. Malformed or unusable requests are VLLM_ERR_INVALID_ARGUMENT.
+/* Starts a request and returns at once; the callback runs on a thread of the library, and the handle is
+ * driven by vllm_request_cancel, _wait, _done, _error and _free. Malformed or unusable requests are
+ * VLLM_ERR_INVALID_ARGUMENT.
  *
- * request_json, OpenAI's names: exactly one of `prompt` (string, or array of token ids) and `messages`; max_tokens,
- * temperature, top_p, top_k, min_p, seed, stop (string or array), stop_token_ids, presence_penalty, frequency_penalty,
- * repetition_penalty, min_tokens, ignore_eos, logprobs (number of alternatives; for `prompt` requests), logit_bias (object
- * of id to bias), allowed_token_ids, bad_words, priority, include_stop_str_in_output, skip_special_tokens, grammar, json_schema, regex, choice,
+ * request_json, OpenAI's names: exactly one of `prompt` (string, or array of token ids) and `messages`;
+ * max_tokens, temperature, top_p, top_k, min_p, seed, stop (string or array), stop_token_ids,
+ * presence_penalty, frequency_penalty, repetition_penalty, min_tokens, ignore_eos, logprobs (number of
+ * alternatives; for `prompt` requests), logit_bias (object of id to bias), allowed_token_ids, bad_words,
+ * priority, include_stop_str_in_output, skip_special_tokens, grammar, json_schema, regex, choice,
  * json_object. null counts as absent; an unknown key is refused by name.
  *
  * Each callback gets one JSON object in delta_text:
  *   {"object": "text_completion",
- *    "choices": [{"index": 0, "text": "...", "token_ids": [..], "logprobs": null | {"content": [{"id", "token", "bytes",
- *                 "logprob", "top_logprobs": [same]}]}, "finish_reason": null | "stop" | "length", "stop_reason": null |
- *                 string | token id}],
- *    "usage": {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details": {"cached_tokens"}},
- *    "timings": {"queue_ms", "prompt_ms", "generation_ms"}}
- * Counts and timings are cumulative. The last call has finished = true; when the request failed its object is
+ *    "choices": [{"index": 0, "text": "...", "token_ids": [..], "logprobs": null | {"content": [{"id",
+ * "token", "bytes", "logprob", "top_logprobs": [same]}]}, "finish_reason": null | "stop" | "length",
+ * "stop_reason": null | string | token id}], "usage": {"prompt_tokens", "completion_tokens", "total_tokens",
+ * "prompt_tokens_details": {"cached_tokens"}}, "timings": {"queue_ms", "prompt_ms", "generation_ms"}} Counts
+ * and timings are cumulative. The last call has finished = true; when the request failed its object is
  *   {"error": {"status": <vllm_status>, "message": "..."}}
  * After a cancel, or after the callback returned false, there is no further call. */
-VLLM_API vllm_status vllm_ext_submit(vllm_engine *engine, const char *request_json, vllm_token_callback callback,
-                                     void *user_data, vllm_request **out_request);
+VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_json,
+                                     vllm_token_callback callback, void* user_data,
+                                     vllm_request** out_request);
 
 /* Answers one question; *out_json is freed with vllm_string_free.
  *   {"query": "tokenize", "text": "...", "add_special": true}  -> {"tokens": [..]}
  *   {"query": "detokenize", "tokens": [..]}                    -> {"text": "..."}
- *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size", "prompt_tokens",
- *                            "cached_tokens", "generated_tokens", "requests_finished", "preemptions",
+ *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
+ * "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished", "preemptions",
  *                            "tokens_per_second", "prompt_tokens_per_second"}
  *   {"query": "memory"}  -> {"weights", "kv_cache", "workspace"} in bytes
- *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size", "block_size",
- *                            "num_blocks", "max_num_seqs", "max_num_batched_tokens", "prefix_caching"}
- * An unknown query is VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
-VLLM_API vllm_status vllm_ext_query(vllm_engine *engine, const char *request_json, char **out_json);
+ *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
+ * "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "prefix_caching"} An unknown query is
+ * VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
+VLLM_API vllm_status vllm_ext_query(vllm_engine* engine, const char* request_json, char** out_json);
 
 #ifdef __cplusplus
 }

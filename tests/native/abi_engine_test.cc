@@ -18,7 +18,8 @@ namespace {
 
 struct Handle {
   vllm_engine* engine = nullptr;
-  explicit Handle(const char* model = "llama", const char* settings = R"({"threads": 2, "kv_cache_dtype": "f32"})") {
+  explicit Handle(const char* model = "llama",
+                  const char* settings = R"({"threads": 2, "kv_cache_dtype": "f32"})") {
     const std::string path = tiny::folder(model);
     vllm_model_params params = vllm_model_params_default();
     params.model_path = path.c_str();
@@ -126,7 +127,8 @@ TEST_CASE("ABI every NULL is an INVALID_ARGUMENT that names it, and results are 
   CHECK(vllm_complete_tokens(h.engine, ids, 0, &p, nullptr, 0, &n, nullptr) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(vllm_complete_tokens(h.engine, ids, 2, &p, nullptr, 3, &n, nullptr) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(vllm_complete_tokens(h.engine, ids, 2, &p, nullptr, -1, &n, nullptr) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(vllm_complete_tokens(h.engine, ids, 2, &p, nullptr, 0, nullptr, nullptr) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(vllm_complete_tokens(h.engine, ids, 2, &p, nullptr, 0, nullptr, nullptr) ==
+        VLLM_ERR_INVALID_ARGUMENT);
   char* json = reinterpret_cast<char*>(8);
   CHECK(vllm_ext_query(nullptr, "{}", &json) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(json == nullptr);
@@ -153,18 +155,27 @@ TEST_CASE("ABI load reports the caller's errors before it opens a file") {
   CHECK(load([](auto& p) { p.scheduling_policy = "lifo"; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(last_error_has("lifo"));
   CHECK(load([](auto& p) { p.speculative_config = "{"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.speculative_config = R"({"method": "telepathy"})"; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.speculative_config = R"({"method": "telepathy"})"; }) ==
+        VLLM_ERR_INVALID_ARGUMENT);
   CHECK(last_error_has("telepathy"));
   CHECK(load([](auto& p) { p.speculative_config = R"({"method": "ngram"})"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.speculative_config = R"({"method": "ngram", "num_speculative_tokens": 3})"; }) == VLLM_ERR_MODEL_LOAD);
+  CHECK(load([](auto& p) { p.speculative_config = R"({"method": "ngram", "num_speculative_tokens": 3})"; }) ==
+        VLLM_ERR_MODEL_LOAD);
   CHECK(last_error_has("not in this build"));
-  CHECK(load([](auto& p) { p.speculative_config = R"({"method": "ngram", "num_speculative_tokens": 3, "x": 1})"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.kv_transfer_config = R"({"kv_connector": "LMCacheConnector"})"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.kv_transfer_config = R"({"kv_connector": "Other", "kv_role": "kv_both"})"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.offload_config = R"({"uva": {"cpu_offload_gb": -1}})"; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) {
+          p.speculative_config = R"({"method": "ngram", "num_speculative_tokens": 3, "x": 1})";
+        }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.kv_transfer_config = R"({"kv_connector": "LMCacheConnector"})"; }) ==
+        VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.kv_transfer_config = R"({"kv_connector": "Other", "kv_role": "kv_both"})"; }) ==
+        VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.offload_config = R"({"uva": {"cpu_offload_gb": -1}})"; }) ==
+        VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.offload_config = R"({"uva": {"cpu_offload_gb": 0}})"; }) == VLLM_ERR_MODEL_LOAD);
-  CHECK(load([](auto& p) { p.limit_mm_per_prompt = R"({"image": {"size": 3}})"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(load([](auto& p) { p.limit_mm_per_prompt = R"({"image": 0, "video": {"count": 1}})"; }) == VLLM_ERR_MODEL_LOAD);
+  CHECK(load([](auto& p) { p.limit_mm_per_prompt = R"({"image": {"size": 3}})"; }) ==
+        VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.limit_mm_per_prompt = R"({"image": 0, "video": {"count": 1}})"; }) ==
+        VLLM_ERR_MODEL_LOAD);
   CHECK(load([](auto& p) { p.enable_prefix_caching = 3; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.enable_jump_forward = -1; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.device = 3; }) == VLLM_ERR_INVALID_ARGUMENT);
@@ -174,7 +185,8 @@ TEST_CASE("ABI load reports the caller's errors before it opens a file") {
 
   vllm_model_params params = vllm_model_params_default();
   params.model_path = "/nowhere/at/all";
-  for (const char* settings : {"[]", R"({"thread": 2})", R"({"threads": -1})", R"({"kv_cache_dtype": "int3"})", "{"}) {
+  for (const char* settings :
+       {"[]", R"({"thread": 2})", R"({"threads": -1})", R"({"kv_cache_dtype": "int3"})", "{"}) {
     CAPTURE(settings);
     CHECK(vllm_ext_load(&params, settings, &engine) == VLLM_ERR_INVALID_ARGUMENT);
   }
@@ -194,13 +206,15 @@ TEST_CASE("ABI streamed deltas join to the blocking text") {
 
 TEST_CASE("ABI-01 a callback that stops or throws leaves the engine usable") {
   const Handle h;
-  vllm_sampling_params p = greedy(30);  // sampled: the greedy text of this model is mostly tokens that show nothing
+  vllm_sampling_params p =
+      greedy(30);  // sampled: the greedy text of this model is mostly tokens that show nothing
   p.temperature = 1;
   p.seed = 7;
   p.has_seed = 1;
   const vllm_sampling_params plain = p;
   const std::string whole = complete(h.engine, plain);
-  // The engine waits for the callback, so that deltas are not merged; not for ever, since some tokens show no text.
+  // The engine waits for the callback, so that deltas are not merged; not for ever, since some tokens show no
+  // text.
   p.logits_processor = [](const int32_t*, int32_t n, float*, int32_t, void* user_data) {
     for (int i = 0; i < 100 && static_cast<Collected*>(user_data)->calls < n; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -314,9 +328,16 @@ TEST_CASE("ABI wrong sampling values and unserved constraints are refused by nam
   CHECK(status([](auto& p) { p.top_p = 0; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(status([](auto& p) { p.top_k = -2; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(status([](auto& p) { p.repetition_penalty = 0; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(status([&](auto& p) { p.stop = empty_stop; p.n_stop = 1; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(status([&](auto& p) {
+          p.stop = empty_stop;
+          p.n_stop = 1;
+        }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(status([](auto& p) { p.structured_regex = "a+"; }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(status([&](auto& p) { p.structured_choice = choices; p.n_structured_choice = 1; p.structured_grammar = "root ::= \"a\""; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(status([&](auto& p) {
+          p.structured_choice = choices;
+          p.n_structured_choice = 1;
+          p.structured_grammar = "root ::= \"a\"";
+        }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(last_error_has("at most one"));
   CHECK(status([](auto&) {}) == VLLM_OK);
   vllm_completion_free(&out);
@@ -341,7 +362,8 @@ TEST_CASE("ABI a logits processor edits the row before the choice") {
   CHECK(seen.counts == std::vector<int32_t>{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("RPC-07 RPC-08 extension requests: one JSON a call, totals at the end, text equal to the struct call") {
+TEST_CASE(
+    "RPC-07 RPC-08 extension requests: one JSON a call, totals at the end, text equal to the struct call") {
   const Handle h;
   const std::string whole = complete(h.engine, greedy(20));
   struct Chunks {
@@ -354,8 +376,9 @@ TEST_CASE("RPC-07 RPC-08 extension requests: one JSON a call, totals at the end,
     c->finished += finished;
     return true;
   };
-  const std::string request = std::string(R"({"prompt": ")") + kPrompt +
-                              R"(", "temperature": 0, "max_tokens": 20, "ignore_eos": true, "logprobs": 2, "seed": null})";
+  const std::string request =
+      std::string(R"({"prompt": ")") + kPrompt +
+      R"(", "temperature": 0, "max_tokens": 20, "ignore_eos": true, "logprobs": 2, "seed": null})";
   vllm_request* handle = nullptr;
   REQUIRE(vllm_ext_submit(h.engine, request.c_str(), callback, &chunks, &handle) == VLLM_OK);
   CHECK(vllm_request_wait(handle) == VLLM_OK);

@@ -1,11 +1,12 @@
 // The engine on tiny models: the same request gives the same text however it runs; nothing is lost.
+#include "engine/engine.h"
+
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
-#include "engine/engine.h"
 #include "tiny_models.h"
 
 using namespace vllm;
@@ -108,9 +109,10 @@ TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted run
     Tristate cache;
     KvFormat format = KvFormat::F32;
   };
-  for (const Variant& v : {Variant{"batched", 256, 16, 0, 2, Tristate::Off}, Variant{"cached", 256, 16, 0, 1, Tristate::On},
-                           Variant{"chunked", 256, 16, 17, 3, Tristate::On}, Variant{"tiny pool", 16, 16, 32, 2, Tristate::On},
-                           Variant{"tiny pool, no cache", 16, 8, 64, 2, Tristate::Off}}) {
+  for (const Variant& v :
+       {Variant{"batched", 256, 16, 0, 2, Tristate::Off}, Variant{"cached", 256, 16, 0, 1, Tristate::On},
+        Variant{"chunked", 256, 16, 17, 3, Tristate::On}, Variant{"tiny pool", 16, 16, 32, 2, Tristate::On},
+        Variant{"tiny pool, no cache", 16, 8, 64, 2, Tristate::Off}}) {
     CAPTURE(v.name);
     EngineConfig c = config();
     c.num_blocks = v.num_blocks;
@@ -158,7 +160,8 @@ TEST_CASE("KV-01 KV-02 KV-05 KV-06 limits of context and pool") {
   c.clip_max_model_len = true;
   const auto engine = Engine::load(c);
   CHECK(engine->info().max_model_len == 128);
-  CHECK_THROWS_WITH_AS(engine->submit(request(prompt(1, 200), 5)), doctest::Contains("context_length_exceeded"), Error);
+  CHECK_THROWS_WITH_AS(engine->submit(request(prompt(1, 200), 5)),
+                       doctest::Contains("context_length_exceeded"), Error);
   CHECK_THROWS_AS(engine->submit(request({}, 5)), Error);
   CHECK_THROWS_WITH_AS(engine->submit(request({5, 300}, 5)), doctest::Contains("300"), Error);
   // A limit above the room is the room; no limit ends at the context.
@@ -314,11 +317,17 @@ TEST_CASE("wrong settings are refused by name") {
     }
     return std::string();
   };
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
   CHECK(has(message([](EngineConfig& c) { c.block_size = 24; }), "block_size is 24"));
   CHECK(has(message([](EngineConfig& c) { c.max_num_batched_tokens = 4; }), "max_num_batched_tokens is 4"));
   CHECK(has(message([](EngineConfig& c) { c.device = "tpu"; }), "tpu"));
   CHECK(has(message([](EngineConfig& c) { c.model_path = "/nowhere"; }), "/nowhere"));
   CHECK(has(message([](EngineConfig& c) { c.num_blocks = 2000000000; }), "would fit"));
-  CHECK(has(message([](EngineConfig& c) { c.num_blocks = 0; c.kv_cache_memory_bytes = 10; }), "kv_cache_memory_bytes"));
+  CHECK(has(message([](EngineConfig& c) {
+              c.num_blocks = 0;
+              c.kv_cache_memory_bytes = 10;
+            }),
+            "kv_cache_memory_bytes"));
 }

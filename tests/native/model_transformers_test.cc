@@ -17,13 +17,22 @@ struct Case {
   const char* file;  // "" is the Hugging Face folder itself
 };
 
-const Case kCases[] = {{"llama", ""},  {"llama", "/llama.gguf"},   {"mistral", ""},    {"qwen2", ""},
-                       {"qwen2-f16", ""}, {"qwen3", ""},           {"qwen3", "/qwen3.gguf"}, {"qwen3-bf16", ""},
-                       {"gemma3", ""}, {"gemma3-old", ""},         {"gemma3-old", "/gemma3.gguf"}};
+const Case kCases[] = {{"llama", ""},
+                       {"llama", "/llama.gguf"},
+                       {"mistral", ""},
+                       {"qwen2", ""},
+                       {"qwen2-f16", ""},
+                       {"qwen3", ""},
+                       {"qwen3", "/qwen3.gguf"},
+                       {"qwen3-bf16", ""},
+                       {"gemma3", ""},
+                       {"gemma3-old", ""},
+                       {"gemma3-old", "/gemma3.gguf"}};
 
-/// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride along
-/// when `crowd` is set.
-std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens, std::vector<int> cuts, bool crowd) {
+/// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
+/// along when `crowd` is set.
+std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens,
+                       std::vector<int> cuts, bool crowd) {
   KvCacheSpec spec;
   spec.layers = model.kv_layers();
   spec.block_size = 16;
@@ -63,7 +72,8 @@ std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>&
 
 double worst(const std::vector<float>& a, const std::vector<float>& b, float scale) {
   double out = 0;
-  for (size_t i = 0; i < a.size(); ++i) out = std::max(out, static_cast<double>(std::fabs(a[i] - b[i]) / scale));
+  for (size_t i = 0; i < a.size(); ++i)
+    out = std::max(out, static_cast<double>(std::fabs(a[i] - b[i]) / scale));
   return out;
 }
 
@@ -96,8 +106,9 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
       REQUIRE(model->spec().vocab == expected.vocab);
       const std::vector<float> whole = run(*model, *device, expected.token_ids, {}, false);
       REQUIRE(whole.size() == expected.logits.size());
-      // bf16 weights are multiplied with bf16 activations where the machine has the instruction. The bound then is how
-      // far transformers' own bfloat16 run of this checkpoint is from its float32 run: 0.139 at worst, 0.0164 rms.
+      // bf16 weights are multiplied with bf16 activations where the machine has the instruction. The bound
+      // then is how far transformers' own bfloat16 run of this checkpoint is from its float32 run: 0.139 at
+      // worst, 0.0164 rms.
       const bool rounds =
           std::string(c.folder) == "qwen3-bf16" && device->description().find("bf16") != std::string::npos;
       CHECK(worst(whole, expected.logits, expected.std) < (rounds ? 0.139 : 1e-3));
@@ -172,11 +183,17 @@ TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with 
     }
     return std::string();
   };
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
   CHECK(message([](Edited&) {}).empty());
-  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.0.mlp.up_proj.weight"); }), "layers.0.mlp.up_proj.weight"));
-  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }), "layers.1.self_attn.k_proj.bias"));
-  CHECK(has(message([](Edited& e) { e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second; }), "layers.0.extra.weight"));
+  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.0.mlp.up_proj.weight"); }),
+            "layers.0.mlp.up_proj.weight"));
+  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }),
+            "layers.1.self_attn.k_proj.bias"));
+  CHECK(
+      has(message([](Edited& e) { e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second; }),
+          "layers.0.extra.weight"));
   CHECK(has(message([](Edited& e) { e.config_["num_hidden_layers"] = 9; }), "are missing"));
   CHECK(has(message([](Edited& e) { e.config_["hidden_size"] = 65; }), "num_attention_heads"));
   CHECK(has(message([](Edited& e) { e.config_["intermediate_size"] = 4; }), "gate_proj.weight"));
@@ -185,5 +202,9 @@ TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with 
   CHECK(has(message([](Edited& e) { e.config_["rms_norm_eps"] = "small"; }), "rms_norm_eps"));
   CHECK(has(message([](Edited& e) { e.config_["hidden_act"] = "relu"; }), "hidden_act"));
   CHECK(has(message([](Edited& e) { e.config_["architectures"] = {"BertModel"}; }), "BertModel"));
-  CHECK(has(message([](Edited& e) { e.config_["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}}; e.config_.erase("rope_parameters"); }), "yarn"));
+  CHECK(has(message([](Edited& e) {
+              e.config_["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+              e.config_.erase("rope_parameters");
+            }),
+            "yarn"));
 }

@@ -34,7 +34,8 @@ TEST_CASE("jobs run again after the threads have gone to sleep") {
   for (int i = 0; i < 5; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     pool.run([&](int part) {
-      if (part == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller may have to sleep, too
+      if (part == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller may have to sleep, too
       ++runs;
     });
     CHECK(runs == 3 * (i + 1));
@@ -45,7 +46,8 @@ TEST_CASE("a thread that is held up leaves its part to the others") {
   ThreadPool pool(2);
   std::atomic<bool> release{false};
   std::atomic<int> runs{0};
-  // Both threads are in this job; the one in part 1 is held up, so that it is late for nothing but its own part.
+  // Both threads are in this job; the one in part 1 is held up, so that it is late for nothing but its own
+  // part.
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     release = true;

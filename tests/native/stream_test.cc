@@ -1,9 +1,9 @@
 // Deltas of a stream: merged for a slow consumer, never lost.
+#include "engine/stream.h"
+
 #include <doctest/doctest.h>
 
 #include <thread>
-
-#include "engine/stream.h"
 
 using namespace vllm;
 

@@ -21,8 +21,8 @@ struct Expected {
 inline std::string folder(const std::string& name) { return std::string(FIXTURES) + "/transformers/" + name; }
 
 inline Expected expected(const std::string& name) {
-  const vllm::Json json =
-      vllm::parse_json(vllm::read_text_file(folder(name) + "/expected.json"), "expected.json", vllm::Status::Unknown);
+  const vllm::Json json = vllm::parse_json(vllm::read_text_file(folder(name) + "/expected.json"),
+                                           "expected.json", vllm::Status::Unknown);
   Expected out;
   out.token_ids = json["token_ids"].get<std::vector<int32_t>>();
   out.vocab = json["logits"]["shape"][1].get<int>();
@@ -32,7 +32,8 @@ inline Expected expected(const std::string& name) {
   out.greedy_gap = json["greedy"]["top2_gap"].get<std::vector<double>>();
   out.logits.resize(out.token_ids.size() * static_cast<size_t>(out.vocab));
   std::ifstream file(folder(name) + "/" + json["logits"]["file"].get<std::string>(), std::ios::binary);
-  file.read(reinterpret_cast<char*>(out.logits.data()), static_cast<std::streamsize>(out.logits.size() * sizeof(float)));
+  file.read(reinterpret_cast<char*>(out.logits.data()),
+            static_cast<std::streamsize>(out.logits.size() * sizeof(float)));
   if (!file) throw std::runtime_error("expected logits of " + name + " are too short");
   return out;
 }

@@ -121,8 +121,8 @@ vllm_status vllm_complete(vllm_engine* engine, const char* prompt, const vllm_sa
 }
 
 vllm_status vllm_complete_tokens(vllm_engine* engine, const int32_t* prompt_tokens, int32_t n_prompt_tokens,
-                                 const vllm_sampling_params* params, int32_t* out_tokens, int32_t max_out_tokens,
-                                 int32_t* n_out_tokens, vllm_completion* out) {
+                                 const vllm_sampling_params* params, int32_t* out_tokens,
+                                 int32_t max_out_tokens, int32_t* n_out_tokens, vllm_completion* out) {
   return guarded("vllm_complete_tokens", [&] {
     if (out != nullptr) *out = {};
     require(n_out_tokens, "n_out_tokens");
@@ -138,7 +138,8 @@ vllm_status vllm_complete_tokens(vllm_engine* engine, const int32_t* prompt_toke
     request.prompt.assign(prompt_tokens, prompt_tokens + n_prompt_tokens);
     const Whole whole = run(*engine->engine, std::move(request));
     if (out != nullptr) fill(whole, out);
-    *n_out_tokens = static_cast<int32_t>(std::min<size_t>(whole.token_ids.size(), static_cast<size_t>(max_out_tokens)));
+    *n_out_tokens =
+        static_cast<int32_t>(std::min<size_t>(whole.token_ids.size(), static_cast<size_t>(max_out_tokens)));
     std::copy_n(whole.token_ids.begin(), *n_out_tokens, out_tokens);
   });
 }
@@ -160,12 +161,13 @@ vllm_status vllm_request_submit(vllm_engine* engine, const char* prompt, const v
     *out = nullptr;
     GenerationRequest request = text_request(engine, prompt, params);
     require(reinterpret_cast<const void*>(cb), "cb");
-    *out = new vllm_request(*engine->engine, engine->engine->submit(std::move(request)), text_emitter(cb, user_data));
+    *out = new vllm_request(*engine->engine, engine->engine->submit(std::move(request)),
+                            text_emitter(cb, user_data));
   });
 }
 
-vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_json, vllm_token_callback callback, void* user_data,
-                            vllm_request** out_request) {
+vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_json, vllm_token_callback callback,
+                            void* user_data, vllm_request** out_request) {
   return guarded("vllm_ext_submit", [&] {
     require(out_request, "out_request");
     *out_request = nullptr;
@@ -208,7 +210,9 @@ vllm_status vllm_request_wait(vllm_request* request) {
 
 bool vllm_request_done(const vllm_request* request) { return request != nullptr && request->done(); }
 
-const char* vllm_request_error(const vllm_request* request) { return request != nullptr ? request->error() : ""; }
+const char* vllm_request_error(const vllm_request* request) {
+  return request != nullptr ? request->error() : "";
+}
 
 void vllm_request_free(vllm_request* request) {
   if (request == nullptr) return;

@@ -22,7 +22,8 @@ void deliver(Engine& engine, Stream& stream, const std::atomic<bool>* cancelled,
     if (!stopped) {
       try {
         // What was generated before a failure goes out before the failure does.
-        if (delta.error && !(delta.token_ids.empty() && delta.text.empty())) stopped = !emit(without_error(delta));
+        if (delta.error && !(delta.token_ids.empty() && delta.text.empty()))
+          stopped = !emit(without_error(delta));
         if (!stopped) stopped = !emit(delta);
       } catch (...) {
         thrown = std::current_exception();
@@ -50,7 +51,9 @@ vllm_request::vllm_request(vllm::Engine& engine, std::shared_ptr<vllm::Stream> s
   // The lock holds the thread back until thread_ is set: a callback may ask in_own_callback() at once.
   const std::lock_guard lock(join_mutex_);
   thread_ = std::thread([this, emit = std::move(emit)] {
-    { const std::lock_guard started(join_mutex_); }
+    {
+      const std::lock_guard started(join_mutex_);
+    }
     try {
       vllm::abi::deliver(engine_, *stream_, &cancelled_, emit);
     } catch (const vllm::Error& error) {

@@ -18,8 +18,9 @@ namespace vllm::abi {
 /// Passes one delta on; false: stop the request.
 using Emit = std::function<bool(const Delta&)>;
 
-/// Pulls a stream to its end and hands every delta to `emit`, on the calling thread. When emit returns false or throws,
-/// or `cancelled` becomes true, the request is ended and nothing more is handed out; what emit threw is thrown again.
+/// Pulls a stream to its end and hands every delta to `emit`, on the calling thread. When emit returns false
+/// or throws, or `cancelled` becomes true, the request is ended and nothing more is handed out; what emit
+/// threw is thrown again.
 void deliver(Engine& engine, Stream& stream, const std::atomic<bool>* cancelled, const Emit& emit);
 
 /// The token callback as an Emit; throws the error of a failed request.

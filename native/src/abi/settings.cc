@@ -55,12 +55,14 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
   config.clip_max_model_len = false;
   if (settings_json.empty()) return;
   const Json settings = parse_json(settings_json, "settings", Status::InvalidArgument, 32);
-  if (!settings.is_object()) fail_argument("the settings are %s, needed is an object", brief(settings).c_str());
+  if (!settings.is_object())
+    fail_argument("the settings are %s, needed is an object", brief(settings).c_str());
   for (const auto& [key, value] : settings.items()) {
     if (value.is_null()) continue;
     if (key == "threads") {
       const int64_t threads = integer_field("threads", value);
-      if (threads < 0 || threads > 1024) fail_argument("threads is %s, needed is 0 to 1024", brief(value).c_str());
+      if (threads < 0 || threads > 1024)
+        fail_argument("threads is %s, needed is 0 to 1024", brief(value).c_str());
       config.threads = static_cast<int>(threads);
     } else if (key == "kv_cache_dtype") {
       const std::string& name = string_field("kv_cache_dtype", value);
@@ -72,8 +74,9 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
     } else if (key == "clip_max_model_len") {
       config.clip_max_model_len = boolean_field("clip_max_model_len", value);
     } else {
-      fail_argument("the settings have the key '%s', known are threads, kv_cache_dtype, device and clip_max_model_len",
-                    key.c_str());
+      fail_argument(
+          "the settings have the key '%s', known are threads, kv_cache_dtype, device and clip_max_model_len",
+          key.c_str());
     }
   }
 }
@@ -101,10 +104,11 @@ SamplingParams sampling_params(const vllm_sampling_params& params) {
     for (int32_t i = 0; i < params.n_stop; ++i)
       if (params.stop[i] != nullptr) out.stop.emplace_back(params.stop[i]);
   if (params.logits_processor != nullptr) {
-    out.logits_processor = [callback = params.logits_processor, user_data = params.logits_processor_user_data](
-                               std::span<const int32_t> output, std::span<float> logits) {
-      callback(output.data(), static_cast<int32_t>(output.size()), logits.data(), static_cast<int32_t>(logits.size()),
-               user_data);
+    out.logits_processor = [callback = params.logits_processor,
+                            user_data = params.logits_processor_user_data](std::span<const int32_t> output,
+                                                                           std::span<float> logits) {
+      callback(output.data(), static_cast<int32_t>(output.size()), logits.data(),
+               static_cast<int32_t>(logits.size()), user_data);
     };
   }
   return out;

@@ -5,8 +5,8 @@
 
 namespace vllm {
 
-/// State of one request's constraint. Accepting several tokens and taking them back again is part of the interface so
-/// that drafts can be checked and rejected.
+/// State of one request's constraint. Accepting several tokens and taking them back again is part of the
+/// interface so that drafts can be checked and rejected.
 class Constraint {
  public:
   virtual ~Constraint() = default;

@@ -12,16 +12,16 @@ enum class Tristate : uint8_t { Defer = 0, On = 1, Off = 2 };
 
 struct EngineConfig {
   std::string model_path;
-  std::string device = "auto";       // "auto" or "cpu"
-  int threads = 0;                   // <= 0: one a physical core
-  int block_size = 32;               // tokens, a multiple of 16
-  int num_blocks = 0;                // 0: sized from memory
-  int64_t kv_cache_memory_bytes = 0; // 0: unset; used when num_blocks is not
+  std::string device = "auto";        // "auto" or "cpu"
+  int threads = 0;                    // <= 0: one a physical core
+  int block_size = 32;                // tokens, a multiple of 16
+  int num_blocks = 0;                 // 0: sized from memory
+  int64_t kv_cache_memory_bytes = 0;  // 0: unset; used when num_blocks is not
   KvFormat kv_format = KvFormat::BF16;
-  int max_model_len = 0;             // 0: the model's own
-  bool clip_max_model_len = true;    // lower max_model_len to the pool instead of refusing it
+  int max_model_len = 0;           // 0: the model's own
+  bool clip_max_model_len = true;  // lower max_model_len to the pool instead of refusing it
   int max_num_seqs = 8;
-  int max_num_batched_tokens = 0;    // 0: 2048
+  int max_num_batched_tokens = 0;  // 0: 2048
   Policy policy = Policy::Fcfs;
   Tristate prefix_caching = Tristate::Defer;
 };

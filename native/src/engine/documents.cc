@@ -39,7 +39,8 @@ class Section {
       if (value->is_string() && value->get_ref<const std::string&>() == v) return;
       list += (list.empty() ? "" : ", ") + std::string(v);
     }
-    fail_argument("%s.%s is %s, needed is one of %s", place_.c_str(), key, dump_json(*value).c_str(), list.c_str());
+    fail_argument("%s.%s is %s, needed is one of %s", place_.c_str(), key, dump_json(*value).c_str(),
+                  list.c_str());
   }
 
   /// The integer at `key`, at least `min`; `fallback` when absent.
@@ -47,8 +48,8 @@ class Section {
     const Json* value = find(key);
     if (value == nullptr) return fallback;
     if (!value->is_number_integer() || value->get<int64_t>() < min)
-      fail_argument("%s.%s is %s, needed is an integer of at least %lld", place_.c_str(), key, dump_json(*value).c_str(),
-                    static_cast<long long>(min));
+      fail_argument("%s.%s is %s, needed is an integer of at least %lld", place_.c_str(), key,
+                    dump_json(*value).c_str(), static_cast<long long>(min));
     return value->get<int64_t>();
   }
 
@@ -56,14 +57,16 @@ class Section {
     const Json* value = find(key);
     if (value == nullptr) return fallback;
     if (!value->is_number() || value->get<double>() < 0)
-      fail_argument("%s.%s is %s, needed is a number of at least 0", place_.c_str(), key, dump_json(*value).c_str());
+      fail_argument("%s.%s is %s, needed is a number of at least 0", place_.c_str(), key,
+                    dump_json(*value).c_str());
     return value->get<double>();
   }
 
   std::string text(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return {};
-    if (!value->is_string()) fail_argument("%s.%s is %s, needed is a string", place_.c_str(), key, dump_json(*value).c_str());
+    if (!value->is_string())
+      fail_argument("%s.%s is %s, needed is a string", place_.c_str(), key, dump_json(*value).c_str());
     return value->get<std::string>();
   }
 
@@ -76,9 +79,11 @@ class Section {
   void names(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return;
-    const bool good =
-        value->is_array() && std::all_of(value->begin(), value->end(), [](const Json& v) { return v.is_string(); });
-    if (!good) fail_argument("%s.%s is %s, needed is an array of strings", place_.c_str(), key, dump_json(*value).c_str());
+    const bool good = value->is_array() &&
+                      std::all_of(value->begin(), value->end(), [](const Json& v) { return v.is_string(); });
+    if (!good)
+      fail_argument("%s.%s is %s, needed is an array of strings", place_.c_str(), key,
+                    dump_json(*value).c_str());
   }
 
   template <typename Body>
@@ -94,7 +99,9 @@ class Section {
   std::string place_;
 };
 
-Json parse(std::string_view text, const char* name) { return parse_json(text, name, Status::InvalidArgument, 32); }
+Json parse(std::string_view text, const char* name) {
+  return parse_json(text, name, Status::InvalidArgument, 32);
+}
 
 }  // namespace
 
@@ -104,8 +111,8 @@ bool check_speculative_config(std::string_view text) {
   const Section s(document, "speculative_config");
   if (s.find("method") == nullptr) fail_argument("speculative_config has no method");
   s.one_of("method", {"mtp", "dflash", "ngram", "draft_model", "dspark"});
-  s.only({"method", "num_speculative_tokens", "model", "prompt_lookup_min", "prompt_lookup_max", "draft_sample_method",
-          "rejection_sample_method"});
+  s.only({"method", "num_speculative_tokens", "model", "prompt_lookup_min", "prompt_lookup_max",
+          "draft_sample_method", "rejection_sample_method"});
   const std::string method = s.text("method");
   if ((method == "ngram" || method == "draft_model") && s.find("num_speculative_tokens") == nullptr)
     fail_argument("speculative_config of method %s has no num_speculative_tokens", method.c_str());
@@ -136,8 +143,8 @@ bool check_kv_transfer_config(std::string_view text) {
   s.section("kv_connector_extra_config", [](const Section& extra) {
     for (const auto& [key, value] : extra.object().items())
       if (value.is_structured() || value.is_null())
-        fail_argument("%s.%s is %s, needed is a string, number or boolean", extra.place().c_str(), key.c_str(),
-                      dump_json(value).c_str());
+        fail_argument("%s.%s is %s, needed is a string, number or boolean", extra.place().c_str(),
+                      key.c_str(), dump_json(value).c_str());
   });
   return s.find("kv_connector") != nullptr;
 }
@@ -163,7 +170,8 @@ bool check_offload_config(std::string_view text) {
     const int64_t step = prefetch.integer("offload_prefetch_step", 0, 1);
     prefetch.names("offload_params");
     if (backend != "prefetch" && group == 0) return;
-    if (in_group > group) fail_argument("offload_config.prefetch.offload_num_in_group is above offload_group_size");
+    if (in_group > group)
+      fail_argument("offload_config.prefetch.offload_num_in_group is above offload_group_size");
     if (step < 1) fail_argument("offload_config.prefetch.offload_prefetch_step is 0, needed is at least 1");
   });
   bool streamed = false;

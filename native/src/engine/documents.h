@@ -4,7 +4,8 @@
 
 namespace vllm {
 
-/// Each throws Error(InvalidArgument) naming the document and the key. Empty text is no document and returns false.
+/// Each throws Error(InvalidArgument) naming the document and the key. Empty text is no document and returns
+/// false.
 bool check_speculative_config(std::string_view text);
 bool check_kv_transfer_config(std::string_view text);
 bool check_offload_config(std::string_view text);

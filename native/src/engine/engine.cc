@@ -20,7 +20,9 @@ uint64_t random_seed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-bool contains(const std::vector<int32_t>& ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+bool contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
 
 }  // namespace
 
@@ -45,7 +47,8 @@ struct Engine::Live {
   std::string show(std::string text, bool at_end) {
     if (at_end) text += detokenizer.finish();
     // Stop strings count beyond min_tokens only.
-    if (request->num_output() > request->sampling.min_tokens || request->sampling.min_tokens == 0) text = stops.add(text);
+    if (request->num_output() > request->sampling.min_tokens || request->sampling.min_tokens == 0)
+      text = stops.add(text);
     if (at_end && stops.matched() < 0) text += stops.finish();
     return text;
   }
@@ -78,10 +81,13 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   if (prompt == 0) fail_argument("the prompt has no tokens, needed is at least one");
   for (size_t i = 0; i < in.prompt.size(); ++i)
     if (in.prompt[i] < 0 || in.prompt[i] >= info_.vocab_size)
-      fail_argument("prompt token %zu is %d, needed is an id from 0 to %d", i, in.prompt[i], info_.vocab_size - 1);
+      fail_argument("prompt token %zu is %d, needed is an id from 0 to %d", i, in.prompt[i],
+                    info_.vocab_size - 1);
   if (prompt >= info_.max_model_len)
-    fail_argument("context_length_exceeded: the prompt has %lld tokens and the context %d, of which one is for the answer",
-                  static_cast<long long>(prompt), info_.max_model_len);
+    fail_argument(
+        "context_length_exceeded: the prompt has %lld tokens and the context %d, of which one is for the "
+        "answer",
+        static_cast<long long>(prompt), info_.max_model_len);
   in.sampling.validate_and_normalise(info_.vocab_size);
 
   auto request = std::make_unique<Request>();
@@ -156,7 +162,8 @@ bool Engine::take_inbox() {
   bool stopping = false;
   {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return stopping_ || cancel_pending_ || !inbox_.empty() || !scheduler_->idle(); });
+    wake_.wait(lock,
+               [this] { return stopping_ || cancel_pending_ || !inbox_.empty() || !scheduler_->idle(); });
     arrived.swap(inbox_);
     stopping = stopping_;
   }
@@ -253,7 +260,8 @@ void Engine::deliver(Live& live, const SampledToken& token) {
     delta.stop_token = token.id;
   }
   std::string text = reason == FinishReason::Stop ? std::string() : live.detokenizer.add(token.id);
-  if (reason == FinishReason::None && request.num_output() >= request.max_output) reason = FinishReason::Length;
+  if (reason == FinishReason::None && request.num_output() >= request.max_output)
+    reason = FinishReason::Length;
   delta.text = live.show(std::move(text), reason != FinishReason::None);
   if (live.stops.matched() >= 0) {
     reason = FinishReason::Stop;
@@ -275,7 +283,8 @@ void Engine::finish(Live& live, FinishReason reason, Delta last) {
   if (last.timings.generation_ms > 0)
     totals_.tokens_per_second = (last.completion_tokens - 1) / last.timings.generation_ms * 1e3;
   if (last.timings.prompt_ms > 0)
-    totals_.prompt_tokens_per_second = (last.prompt_tokens - last.cached_tokens) / last.timings.prompt_ms * 1e3;
+    totals_.prompt_tokens_per_second =
+        (last.prompt_tokens - last.cached_tokens) / last.timings.prompt_ms * 1e3;
   const std::shared_ptr<Stream> stream = live.stream;
   // The blocks are free before the consumer learns of the end.
   const std::unique_ptr<Request> request = scheduler_->remove(live.request);

@@ -62,8 +62,8 @@ struct EngineInfo {
 
 class Engine {
  public:
-  /// Loads a model and computes one row on its device. Throws Error(ModelLoad), or Error(InvalidArgument) for values that
-  /// are wrong whatever the model.
+  /// Loads a model and computes one row on its device. Throws Error(ModelLoad), or Error(InvalidArgument) for
+  /// values that are wrong whatever the model.
   static std::unique_ptr<Engine> load(const EngineConfig& config);
   /// Ends every request with an error and stops the thread.
   ~Engine();

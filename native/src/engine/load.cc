@@ -22,42 +22,47 @@ void check_config(const EngineConfig& config) {
   if (config.max_num_seqs < 1 || config.max_num_seqs > 4096)
     fail_load("max_num_seqs is %d, needed is 1 to 4096", config.max_num_seqs);
   if (config.max_num_batched_tokens > 0 && config.max_num_batched_tokens < config.max_num_seqs)
-    fail_load("max_num_batched_tokens is %d, needed is at least max_num_seqs (%d)", config.max_num_batched_tokens,
-              config.max_num_seqs);
+    fail_load("max_num_batched_tokens is %d, needed is at least max_num_seqs (%d)",
+              config.max_num_batched_tokens, config.max_num_seqs);
 }
 
 /// End-of-generation ids of the tokenizer, config.json and generation_config.json.
 std::vector<int32_t> collect_end_ids(const Checkpoint& checkpoint, const Tokenizer& tokenizer, int vocab) {
   std::vector<int32_t> ids = tokenizer.end_ids();
   const auto add = [&](const Json& object, const std::string& source) {
-    for (int64_t id : Fields(object, source).integers("eos_token_id", 0, vocab - 1)) ids.push_back(static_cast<int32_t>(id));
+    for (int64_t id : Fields(object, source).integers("eos_token_id", 0, vocab - 1))
+      ids.push_back(static_cast<int32_t>(id));
   };
   if (!checkpoint.is_gguf()) {
     add(checkpoint.config(), checkpoint.path() + "/config.json");
     const std::string path = checkpoint.path() + "/generation_config.json";
-    if (std::filesystem::exists(path)) add(parse_json(read_text_file(path), path.c_str(), Status::ModelLoad), path);
+    if (std::filesystem::exists(path))
+      add(parse_json(read_text_file(path), path.c_str(), Status::ModelLoad), path);
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-/// Blocks of the KV pool: as asked for, or from memory: half of what is free, at most one full context a sequence.
+/// Blocks of the KV pool: as asked for, or from memory: half of what is free, at most one full context a
+/// sequence.
 int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available) {
   const auto block_bytes = static_cast<int64_t>(kv.block_bytes());
   const auto fitting = static_cast<int64_t>(available) / block_bytes;
   if (config.num_blocks > 0) {
     if (config.num_blocks > fitting)
-      fail_load("the KV pool of %d blocks needs %.0f MB and %.0f MB are free: num_blocks up to %lld would fit",
-                config.num_blocks, static_cast<double>(config.num_blocks * block_bytes) / 1e6,
-                static_cast<double>(available) / 1e6, static_cast<long long>(fitting));
+      fail_load(
+          "the KV pool of %d blocks needs %.0f MB and %.0f MB are free: num_blocks up to %lld would fit",
+          config.num_blocks, static_cast<double>(config.num_blocks * block_bytes) / 1e6,
+          static_cast<double>(available) / 1e6, static_cast<long long>(fitting));
     return config.num_blocks;
   }
   if (config.kv_cache_memory_bytes > 0) {
     const int64_t blocks = config.kv_cache_memory_bytes / block_bytes;
     if (blocks < 1)
       fail_argument("kv_cache_memory_bytes is %lld, needed are at least the %lld bytes of one block",
-                    static_cast<long long>(config.kv_cache_memory_bytes), static_cast<long long>(block_bytes));
+                    static_cast<long long>(config.kv_cache_memory_bytes),
+                    static_cast<long long>(block_bytes));
     return std::min<int64_t>(blocks, 1 << 30);
   }
   const int64_t wanted =
@@ -74,12 +79,14 @@ int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, s
   const int64_t usable = num_blocks * config.block_size;
   if (usable >= wanted) return wanted;
   const int64_t needed = (static_cast<int64_t>(wanted) + config.block_size - 1) / config.block_size;
-  const std::string numbers =
-      format("the KV pool holds %lld tokens (%lld blocks of %d) and the context is %d tokens, which needs num_blocks %lld "
-             "(%.1f KB a token)",
-             static_cast<long long>(usable), static_cast<long long>(num_blocks), config.block_size, wanted,
-             static_cast<long long>(needed), static_cast<double>(block_bytes) / config.block_size / 1e3);
-  if (config.max_model_len > 0 && !config.clip_max_model_len) fail_load("max_model_len does not fit: %s", numbers.c_str());
+  const std::string numbers = format(
+      "the KV pool holds %lld tokens (%lld blocks of %d) and the context is %d tokens, which needs "
+      "num_blocks %lld "
+      "(%.1f KB a token)",
+      static_cast<long long>(usable), static_cast<long long>(num_blocks), config.block_size, wanted,
+      static_cast<long long>(needed), static_cast<double>(block_bytes) / config.block_size / 1e3);
+  if (config.max_model_len > 0 && !config.clip_max_model_len)
+    fail_load("max_model_len does not fit: %s", numbers.c_str());
   log_warning("%s: the context is lowered to %lld tokens", numbers.c_str(), static_cast<long long>(usable));
   return static_cast<int>(usable);
 }
@@ -127,17 +134,19 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   plan.max_model_len = choose_context(config, wanted, kv.num_blocks, kv.block_bytes());
   plan.max_num_seqs = config.max_num_seqs;
   plan.max_num_batched_tokens = static_cast<int>(std::max<int64_t>(
-      config.max_num_seqs, std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
+      config.max_num_seqs,
+      std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
   plan.policy = config.policy;
   plan.prefix_caching = config.prefix_caching != Tristate::Off;
   if (plan.policy == Policy::Lpm && !plan.prefix_caching)
-    log_warning("the scheduling policy lpm needs prefix caching, which is off: requests run in order of arrival");
+    log_warning(
+        "the scheduling policy lpm needs prefix caching, which is off: requests run in order of arrival");
 
   engine->kv_cache_ = engine->device_->make_kv_cache(kv);
   compute_one_row(*engine->model_, *engine->kv_cache_);
   engine->scheduler_ = std::make_unique<Scheduler>(plan);
-  engine->sampler_ = std::make_unique<Sampler>(spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()),
-                                               engine->end_ids_);
+  engine->sampler_ = std::make_unique<Sampler>(
+      spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
 
   EngineInfo& info = engine->info_;
   info.model_path = config.model_path;
@@ -157,11 +166,14 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   log_info("loaded %s: %s, %zu tensors (%s), fingerprint %s, on %s, in %.2f s", config.model_path.c_str(),
            info.architecture.c_str(), info.num_tensors, info.formats.c_str(), info.fingerprint.c_str(),
            info.device.c_str(), seconds.count());
-  log_info("context %d tokens, KV pool %d blocks of %d tokens (%.0f MB, %.1f KB a token), up to %d sequences and %d tokens "
-           "a step, prefix caching %s",
-           info.max_model_len, info.num_blocks, info.block_size, static_cast<double>(engine->kv_cache_->bytes) / 1e6,
-           static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs, info.max_num_batched_tokens,
-           info.prefix_caching ? "on" : "off");
+  log_info(
+      "context %d tokens, KV pool %d blocks of %d tokens (%.0f MB, %.1f KB a token), up to %d sequences and "
+      "%d tokens "
+      "a step, prefix caching %s",
+      info.max_model_len, info.num_blocks, info.block_size,
+      static_cast<double>(engine->kv_cache_->bytes) / 1e6,
+      static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs,
+      info.max_num_batched_tokens, info.prefix_caching ? "on" : "off");
   engine->publish_metrics();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;

@@ -21,17 +21,17 @@ struct Timings {
 
 /// What became known since the delta before. Counts and timings are totals.
 struct Delta {
-  std::string text;                     // valid UTF-8, whole characters
+  std::string text;  // valid UTF-8, whole characters
   std::vector<int32_t> token_ids;
-  std::vector<SampledToken> logprobs;   // one a token, when asked for
+  std::vector<SampledToken> logprobs;  // one a token, when asked for
   int prompt_tokens = 0;
-  int cached_tokens = 0;                // of the prompt
+  int cached_tokens = 0;  // of the prompt
   int completion_tokens = 0;
   Timings timings;
   FinishReason finish = FinishReason::None;
-  int stop_token = -1;                  // token id that stopped it, when it was one of stop_token_ids
-  std::string stop_string;              // that stopped it
-  std::optional<Error> error;           // with FinishReason::Error
+  int stop_token = -1;         // token id that stopped it, when it was one of stop_token_ids
+  std::string stop_string;     // that stopped it
+  std::optional<Error> error;  // with FinishReason::Error
 
   bool finished() const { return finish != FinishReason::None; }
 };
@@ -42,7 +42,8 @@ class Stream {
   void push(Delta delta);
   /// Waits for something new. The last delta is finished(); nothing may be fetched after it.
   Delta wait();
-  /// Asks the engine to end the request at its next step; `wake` of the engine must follow (Engine::cancel does both).
+  /// Asks the engine to end the request at its next step; `wake` of the engine must follow (Engine::cancel
+  /// does both).
   void request_cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancel_requested() const { return cancelled_.load(std::memory_order_relaxed); }
 

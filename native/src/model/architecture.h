@@ -23,7 +23,8 @@ extern const Architecture qwen2_architecture;
 extern const Architecture qwen3_architecture;
 extern const Architecture gemma3_architecture;
 
-/// The spec of an opened checkpoint. Throws Error(ModelLoad) naming the architecture and the known ones, or the key.
+/// The spec of an opened checkpoint. Throws Error(ModelLoad) naming the architecture and the known ones, or
+/// the key.
 ModelSpec read_model_spec(const Checkpoint& checkpoint);
 
 }  // namespace vllm

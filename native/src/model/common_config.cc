@@ -113,7 +113,8 @@ void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpe
   spec.kv_heads = kv.empty() ? spec.heads : static_cast<int>(kv[0]);
   if (!arch.has("attention.key_length") && spec.hidden % spec.heads != 0)
     arch.fail("attention.head_count", format("a divisor of embedding_length (%d)", spec.hidden));
-  spec.head_dim = static_cast<int>(arch.integer_or("attention.key_length", spec.hidden / spec.heads, 2, 4096));
+  spec.head_dim =
+      static_cast<int>(arch.integer_or("attention.key_length", spec.hidden / spec.heads, 2, 4096));
   if (arch.integer_or("attention.value_length", spec.head_dim, 1, 4096) != spec.head_dim)
     arch.fail("attention.value_length", format("the key length, %d", spec.head_dim));
   check_heads(spec, arch, "attention.head_count_kv");
@@ -123,7 +124,8 @@ void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpe
   spec.layers.resize(static_cast<size_t>(arch.integer("block_count", 1, kMaxLayers)));
   spec.names = gguf_weight_names();
   const Weight* embedding = checkpoint.find(spec.names.embedding + ".weight");
-  if (embedding == nullptr) fail_load("%s: the tensor token_embd.weight is missing", checkpoint.path().c_str());
+  if (embedding == nullptr)
+    fail_load("%s: the tensor token_embd.weight is missing", checkpoint.path().c_str());
   spec.vocab = static_cast<int>(embedding->view().rows);
   spec.tied_embeddings = checkpoint.find("output.weight") == nullptr;
 }
@@ -135,8 +137,9 @@ RopeSpec read_hf_rope(const Fields& config, int head_dim, const char* layer_type
     parameters.emplace(of_type);
   }
   const std::optional<Fields> scaling = parameters ? parameters : config.object("rope_scaling");
-  const double theta = parameters && parameters->has("rope_theta") ? parameters->number("rope_theta", 1e-3, 1e15)
-                                                                   : config.number_or("rope_theta", 10000, 1e-3, 1e15);
+  const double theta = parameters && parameters->has("rope_theta")
+                           ? parameters->number("rope_theta", 1e-3, 1e15)
+                           : config.number_or("rope_theta", 10000, 1e-3, 1e15);
   double partial = config.number_or("partial_rotary_factor", 1, 0, 1);
   if (parameters) partial = parameters->number_or("partial_rotary_factor", partial, 0, 1);
   const int dim = static_cast<int>(head_dim * partial) / 2 * 2;
@@ -169,7 +172,8 @@ RopeSpec read_gguf_rope(const Fields& arch, const Checkpoint& checkpoint, int he
   }
   if (const Weight* factors = checkpoint.find("rope_freqs.weight")) {
     if (factors->format != Format::F32 || factors->view().cols != dim / 2 || factors->view().rows != 1)
-      fail_load("%s: rope_freqs.weight has %lld values of %s, needed are %d of F32", checkpoint.path().c_str(),
+      fail_load("%s: rope_freqs.weight has %lld values of %s, needed are %d of F32",
+                checkpoint.path().c_str(),
                 static_cast<long long>(factors->view().rows * factors->view().cols),
                 format_info(factors->format).name, dim / 2);
     std::vector<float> divisors(rope.inv_freq.size());

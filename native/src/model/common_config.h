@@ -6,14 +6,15 @@
 
 namespace vllm {
 
-/// Sizes, norm epsilon, activation, tying, names of the usual Hugging Face decoder; layers are full attention with rope 0.
-/// Leaves `ropes` empty. `tied_by_default` is the meaning of an absent tie_word_embeddings.
+/// Sizes, norm epsilon, activation, tying, names of the usual Hugging Face decoder; layers are full attention
+/// with rope 0. Leaves `ropes` empty. `tied_by_default` is the meaning of an absent tie_word_embeddings.
 void read_hf_common(const Fields& config, bool tied_by_default, ModelSpec& spec);
 /// The same from GGUF metadata; the output matrix is tied when the file has no output.weight.
 void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec);
 
 /// Rotary frequencies from rope_parameters (also one per layer type), or rope_theta with rope_scaling.
-/// Types default, linear, llama3; any other is refused by name. `layer_type`: null, or the key of per-layer-type parameters.
+/// Types default, linear, llama3; any other is refused by name. `layer_type`: null, or the key of
+/// per-layer-type parameters.
 RopeSpec read_hf_rope(const Fields& config, int head_dim, const char* layer_type = nullptr);
 /// From rope.freq_base, rope.dimension_count, rope.scaling.* and the tensor rope_freqs.weight.
 RopeSpec read_gguf_rope(const Fields& arch, const Checkpoint& checkpoint, int head_dim);

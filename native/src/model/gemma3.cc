@@ -1,4 +1,5 @@
-// Gemma 3 text: norms before and after both sublayers, five sliding layers to one full, scaled embeddings, GELU.
+// Gemma 3 text: norms before and after both sublayers, five sliding layers to one full, scaled embeddings,
+// GELU.
 #include <cmath>
 
 #include "base/error.h"
@@ -12,7 +13,8 @@ enum Rope { kGlobal = 0, kLocal = 1 };
 
 void set_layers(ModelSpec& spec, const std::vector<std::string>& types, int pattern, int window) {
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const bool full = types.empty() ? (i + 1) % static_cast<size_t>(pattern) == 0 : types[i] == "full_attention";
+    const bool full =
+        types.empty() ? (i + 1) % static_cast<size_t>(pattern) == 0 : types[i] == "full_attention";
     spec.layers[i].window = full ? 0 : window;
     spec.layers[i].rope = full ? kGlobal : kLocal;
   }
@@ -40,14 +42,16 @@ void read_hf(const Fields& config, const Checkpoint& checkpoint, ModelSpec& spec
   for (const std::string& type : types)
     if (type != "full_attention" && type != "sliding_attention")
       config.fail("layer_types", "only full_attention and sliding_attention");
-  set_layers(spec, types, static_cast<int>(config.integer_or("sliding_window_pattern", kPattern, 1, kMaxLayers)),
+  set_layers(spec, types,
+             static_cast<int>(config.integer_or("sliding_window_pattern", kPattern, 1, kMaxLayers)),
              static_cast<int>(config.integer("sliding_window", 1, 1 << 30)));
   RopeSpec local;
   const auto parameters = config.object("rope_parameters");
   if (parameters && parameters->has("sliding_attention")) {
     local = read_hf_rope(config, spec.head_dim, "sliding_attention");
   } else {
-    local.inv_freq = inverse_frequencies(config.number_or("rope_local_base_freq", 10000, 1e-3, 1e15), spec.head_dim);
+    local.inv_freq =
+        inverse_frequencies(config.number_or("rope_local_base_freq", 10000, 1e-3, 1e15), spec.head_dim);
   }
   spec.ropes = {read_hf_rope(config, spec.head_dim, "full_attention"), local};
 
@@ -76,7 +80,8 @@ void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec
     spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.hidden) / static_cast<float>(spec.heads));
   set_layers(spec, {}, kPattern, static_cast<int>(arch.integer("attention.sliding_window", 1, 1 << 30)));
   RopeSpec local;
-  local.inv_freq = inverse_frequencies(arch.number_or("rope.freq_base_swa", 10000, 1e-3, 1e15), spec.head_dim);
+  local.inv_freq =
+      inverse_frequencies(arch.number_or("rope.freq_base_swa", 10000, 1e-3, 1e15), spec.head_dim);
   spec.ropes = {read_gguf_rope(arch, checkpoint, spec.head_dim), local};
   spec.names.q_norm = "blk.{}.attn_q_norm";
   spec.names.k_norm = "blk.{}.attn_k_norm";

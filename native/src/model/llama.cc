@@ -16,7 +16,8 @@ void read_hf(const Fields& config, const Checkpoint&, ModelSpec& spec) {
 
 void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
   read_gguf_common(arch, checkpoint, spec);
-  if (arch.integer_or("expert_count", 0, 0, 1 << 20) > 0) arch.fail("expert_count", "0: mixtures of experts are not served");
+  if (arch.integer_or("expert_count", 0, 0, 1 << 20) > 0)
+    arch.fail("expert_count", "0: mixtures of experts are not served");
   RopeSpec rope = read_gguf_rope(arch, checkpoint, spec.head_dim);
   rope.interleaved = true;  // the file's q and k rows are permuted for it
   spec.ropes = {rope};
@@ -25,6 +26,7 @@ void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec
 
 }  // namespace
 
-const Architecture llama_architecture{{"LlamaForCausalLM", "MistralForCausalLM"}, "llama", read_hf, read_gguf};
+const Architecture llama_architecture{
+    {"LlamaForCausalLM", "MistralForCausalLM"}, "llama", read_hf, read_gguf};
 
 }  // namespace vllm

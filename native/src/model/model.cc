@@ -91,11 +91,13 @@ class Model::Binder {
       layer.post_attn_norm = norm(layer_name(n.post_attn_norm, i), spec.hidden);
       layer.mlp_norm = norm(layer_name(n.mlp_norm, i), spec.hidden);
       layer.post_mlp_norm = norm(layer_name(n.post_mlp_norm, i), spec.hidden);
-      layer.qkv = linear({{layer_name(n.q, i), q_rows}, {layer_name(n.k, i), kv_rows}, {layer_name(n.v, i), kv_rows}},
-                         spec.hidden, spec.needs_qkv_bias);
+      layer.qkv =
+          linear({{layer_name(n.q, i), q_rows}, {layer_name(n.k, i), kv_rows}, {layer_name(n.v, i), kv_rows}},
+                 spec.hidden, spec.needs_qkv_bias);
       layer.o = linear({{layer_name(n.o, i), spec.hidden}}, q_rows, false);
-      layer.gate_up = linear({{layer_name(n.gate, i), spec.intermediate}, {layer_name(n.up, i), spec.intermediate}},
-                             spec.hidden, false);
+      layer.gate_up =
+          linear({{layer_name(n.gate, i), spec.intermediate}, {layer_name(n.up, i), spec.intermediate}},
+                 spec.hidden, false);
       layer.down = linear({{layer_name(n.down, i), spec.hidden}}, spec.intermediate, false);
       model_.layers_.push_back(std::move(layer));
     }
@@ -114,7 +116,8 @@ class Model::Binder {
 
   const Weight& take(const std::string& name) {
     const Weight* weight = checkpoint_.find(name);
-    if (weight == nullptr) fail_load("%s: the tensor %s is missing", checkpoint_.path().c_str(), name.c_str());
+    if (weight == nullptr)
+      fail_load("%s: the tensor %s is missing", checkpoint_.path().c_str(), name.c_str());
     used_.insert(weight->name);
     return *weight;
   }
@@ -123,9 +126,9 @@ class Model::Binder {
     const Weight& weight = take(name);
     const WeightView view = weight.view();
     if (view.rows != rows || view.cols != cols)
-      fail_load("%s: the tensor %s is %lld x %lld, needed is %lld x %lld", checkpoint_.path().c_str(), name.c_str(),
-                static_cast<long long>(view.rows), static_cast<long long>(view.cols), static_cast<long long>(rows),
-                static_cast<long long>(cols));
+      fail_load("%s: the tensor %s is %lld x %lld, needed is %lld x %lld", checkpoint_.path().c_str(),
+                name.c_str(), static_cast<long long>(view.rows), static_cast<long long>(view.cols),
+                static_cast<long long>(rows), static_cast<long long>(cols));
     return weight;
   }
 
@@ -204,8 +207,9 @@ class Model::Binder {
     };
     need(n.embedding);
     for (int i = 0; i < static_cast<int>(spec.layers.size()); ++i)
-      for (const std::string* name : {&n.attn_norm, &n.q, &n.k, &n.v, &n.o, &n.q_norm, &n.k_norm, &n.post_attn_norm,
-                                      &n.mlp_norm, &n.gate, &n.up, &n.down, &n.post_mlp_norm})
+      for (const std::string* name :
+           {&n.attn_norm, &n.q, &n.k, &n.v, &n.o, &n.q_norm, &n.k_norm, &n.post_attn_norm, &n.mlp_norm,
+            &n.gate, &n.up, &n.down, &n.post_mlp_norm})
         need(layer_name(*name, i));
     need(n.output_norm);
     if (!spec.tied_embeddings) need(n.output);
@@ -227,21 +231,24 @@ class Model::Binder {
       const bool harmless = name == "rope_freqs.weight" || name.ends_with("rotary_emb.inv_freq") ||
                             (model_.spec_.tied_embeddings && name == model_.spec_.names.output + ".weight");
       if (harmless) continue;
-      const bool other_part = std::any_of(model_.spec_.ignored_prefixes.begin(), model_.spec_.ignored_prefixes.end(),
-                                          [&](const std::string& prefix) { return name.starts_with(prefix); });
+      const bool other_part =
+          std::any_of(model_.spec_.ignored_prefixes.begin(), model_.spec_.ignored_prefixes.end(),
+                      [&](const std::string& prefix) { return name.starts_with(prefix); });
       if (!other_part)
         fail_load("%s: the tensor %s belongs to no part of the %s architecture", checkpoint_.path().c_str(),
                   name.c_str(), model_.spec_.architecture.c_str());
       if (skipped++ == 0) first = name;
     }
-    if (skipped > 0) log_info("%zu tensors of parts that are not served are skipped (%s, ...)", skipped, first.c_str());
+    if (skipped > 0)
+      log_info("%zu tensors of parts that are not served are skipped (%s, ...)", skipped, first.c_str());
   }
 
   void report_progress() {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_report_ < std::chrono::seconds(2)) return;
     last_report_ = now;
-    log_info("loading weights: %.0f %%", 100.0 * static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+    log_info("loading weights: %.0f %%",
+             100.0 * static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
   }
 
   const Checkpoint& checkpoint_;
@@ -334,11 +341,14 @@ void Model::forward_rows(const StepBatch& batch, KvCache& cache, int first_logit
   Workspace& w = *workspace_;
   const Tensor x = w.x.head(t), n = w.n.head(t), qkv = w.qkv.head(t), attn = w.attn.head(t);
   const Tensor gate_up = w.gate_up.head(t);
-  const Tensor q = qkv.columns(0, q_cols), k = qkv.columns(q_cols, kv_cols), v = qkv.columns(q_cols + kv_cols, kv_cols);
-  const Tensor gate = gate_up.columns(0, spec_.intermediate), up = gate_up.columns(spec_.intermediate, spec_.intermediate);
+  const Tensor q = qkv.columns(0, q_cols), k = qkv.columns(q_cols, kv_cols),
+               v = qkv.columns(q_cols + kv_cols, kv_cols);
+  const Tensor gate = gate_up.columns(0, spec_.intermediate),
+               up = gate_up.columns(spec_.intermediate, spec_.intermediate);
 
   // x += linear(input), with a norm between where the architecture has one.
-  const auto add_sublayer = [&](const Linear& linear, const Tensor& input, const std::unique_ptr<Norm>& post_norm) {
+  const auto add_sublayer = [&](const Linear& linear, const Tensor& input,
+                                const std::unique_ptr<Norm>& post_norm) {
     if (post_norm == nullptr) {
       device_.matmul(linear.pointers, input, linear.bias_or_null(), true, x);
     } else {
@@ -358,7 +368,8 @@ void Model::forward_rows(const StepBatch& batch, KvCache& cache, int first_logit
     normalise(x, *layer.attn_norm, false, n);
     device_.matmul(layer.qkv.pointers, n, layer.qkv.bias_or_null(), false, qkv);
     device_.norm_rope(q, spec_.heads, layer.q_norm ? &layer.q_norm->weight : nullptr, spec_.norm_eps, rope);
-    device_.norm_rope(k, spec_.kv_heads, layer.k_norm ? &layer.k_norm->weight : nullptr, spec_.norm_eps, rope);
+    device_.norm_rope(k, spec_.kv_heads, layer.k_norm ? &layer.k_norm->weight : nullptr, spec_.norm_eps,
+                      rope);
     device_.write_kv(cache, index, k, v);
     AttentionSpec attention;
     attention.heads = spec_.heads;

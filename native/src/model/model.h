@@ -11,8 +11,8 @@ namespace vllm {
 
 class Model {
  public:
-  /// Reads the spec, binds every tensor and packs it on the device. Throws Error(ModelLoad) naming tensors that are missing,
-  /// of the wrong shape or not understood. The device must outlive the model.
+  /// Reads the spec, binds every tensor and packs it on the device. Throws Error(ModelLoad) naming tensors
+  /// that are missing, of the wrong shape or not understood. The device must outlive the model.
   static std::unique_ptr<Model> load(const Checkpoint& checkpoint, Device& device);
   ~Model();
 
@@ -25,7 +25,8 @@ class Model {
 
   /// Computes a step: stores keys and values of all rows, and the logits of the rows that need them.
   void forward(const StepBatch& batch, KvCache& cache);
-  /// Of the last forward(): row i belongs to batch.logit_rows[i]; [vocab], may be overwritten until the next forward().
+  /// Of the last forward(): row i belongs to batch.logit_rows[i]; [vocab], may be overwritten until the next
+  /// forward().
   std::span<float> logits(int i);
 
  private:

@@ -12,8 +12,8 @@ struct LayerSpec {
   int rope = 0;    // index into ModelSpec::ropes
 };
 
-/// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the layer number.
-/// An empty name is a part the architecture does not have.
+/// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the
+/// layer number. An empty name is a part the architecture does not have.
 struct WeightNames {
   std::string embedding, output_norm, output;
   std::string attn_norm, q, k, v, o, q_norm, k_norm, post_attn_norm;

@@ -22,7 +22,8 @@ std::vector<std::pair<int32_t, float>> logit_bias_field(const Json& value) {
   for (const auto& [key, bias] : value.items()) {
     int32_t id = -1;
     const auto end = key.data() + key.size();
-    if (const auto parsed = std::from_chars(key.data(), end, id); parsed.ec != std::errc() || parsed.ptr != end || id < 0)
+    if (const auto parsed = std::from_chars(key.data(), end, id);
+        parsed.ec != std::errc() || parsed.ptr != end || id < 0)
       fail_argument("logit_bias has the key '%s', needed is a token id", key.c_str());
     out.emplace_back(id, static_cast<float>(number_field(("logit_bias of token " + key).c_str(), bias)));
   }
@@ -37,10 +38,14 @@ const std::map<std::string, Setter, std::less<>>& sampling_fields() {
       {"max_tokens", [](const Json& v, SamplingParams& p) { p.max_tokens = integer_field("max_tokens", v); }},
       {"min_tokens", [](const Json& v, SamplingParams& p) { p.min_tokens = integer_field("min_tokens", v); }},
       {"temperature",
-       [](const Json& v, SamplingParams& p) { p.temperature = static_cast<float>(number_field("temperature", v)); }},
-      {"top_p", [](const Json& v, SamplingParams& p) { p.top_p = static_cast<float>(number_field("top_p", v)); }},
+       [](const Json& v, SamplingParams& p) {
+         p.temperature = static_cast<float>(number_field("temperature", v));
+       }},
+      {"top_p",
+       [](const Json& v, SamplingParams& p) { p.top_p = static_cast<float>(number_field("top_p", v)); }},
       {"top_k", [](const Json& v, SamplingParams& p) { p.top_k = int32_field("top_k", v); }},
-      {"min_p", [](const Json& v, SamplingParams& p) { p.min_p = static_cast<float>(number_field("min_p", v)); }},
+      {"min_p",
+       [](const Json& v, SamplingParams& p) { p.min_p = static_cast<float>(number_field("min_p", v)); }},
       {"seed",
        [](const Json& v, SamplingParams& p) {
          const int64_t seed = integer_field("seed", v);
@@ -63,9 +68,13 @@ const std::map<std::string, Setter, std::less<>>& sampling_fields() {
       {"stop_token_ids",
        [](const Json& v, SamplingParams& p) { p.stop_token_ids = token_ids_field("stop_token_ids", v); }},
       {"allowed_token_ids",
-       [](const Json& v, SamplingParams& p) { p.allowed_token_ids = token_ids_field("allowed_token_ids", v); }},
+       [](const Json& v, SamplingParams& p) {
+         p.allowed_token_ids = token_ids_field("allowed_token_ids", v);
+       }},
       {"include_stop_str_in_output",
-       [](const Json& v, SamplingParams& p) { p.include_stop = boolean_field("include_stop_str_in_output", v); }},
+       [](const Json& v, SamplingParams& p) {
+         p.include_stop = boolean_field("include_stop_str_in_output", v);
+       }},
       {"skip_special_tokens",
        [](const Json& v, SamplingParams& p) { p.skip_special = boolean_field("skip_special_tokens", v); }},
       {"logprobs",
@@ -124,11 +133,16 @@ Json stop_reason_json(const Delta& delta) {
 
 const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::Stop: return "stop";
-    case FinishReason::Length: return "length";
-    case FinishReason::Abort: return "abort";
-    case FinishReason::Error: return "error";
-    case FinishReason::None: break;
+    case FinishReason::Stop:
+      return "stop";
+    case FinishReason::Length:
+      return "length";
+    case FinishReason::Abort:
+      return "abort";
+    case FinishReason::Error:
+      return "error";
+    case FinishReason::None:
+      break;
   }
   return nullptr;
 }
@@ -149,7 +163,8 @@ GenerationRequest parse_completion_request(std::string_view text, const Tokenize
       out.prompt = value.is_string() ? tokenizer.encode(value.get_ref<const std::string&>(), true, true)
                                      : token_ids_field("prompt", value);
     } else if (key == "bad_words") {
-      for (const std::string& word : strings_field("bad_words", value)) add_bad_word(word, tokenizer, out.sampling);
+      for (const std::string& word : strings_field("bad_words", value))
+        add_bad_word(word, tokenizer, out.sampling);
     } else if (key == "priority") {
       out.priority = int32_field("priority", value);
     } else if (std::find(std::begin(kConstraints), std::end(kConstraints), key) != std::end(kConstraints)) {
@@ -164,8 +179,9 @@ GenerationRequest parse_completion_request(std::string_view text, const Tokenize
 
 std::string completion_chunk(const Delta& delta, const Tokenizer& tokenizer) {
   if (delta.error)
-    return dump_json(Json{{"error",
-                           {{"status", static_cast<int>(delta.error->status())}, {"message", delta.error->message()}}}});
+    return dump_json(
+        Json{{"error",
+              {{"status", static_cast<int>(delta.error->status())}, {"message", delta.error->message()}}}});
   Json choice;
   choice["index"] = 0;
   choice["text"] = delta.text;

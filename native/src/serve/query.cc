@@ -13,8 +13,9 @@ const Json& need(const Json& request, const char* field) {
 
 Json tokenize(const Engine& engine, const Json& request) {
   const auto add_special = request.find("add_special");
-  return {{"tokens", engine.tokenizer().encode(string_field("text", need(request, "text")), true,
-                                               add_special == request.end() || boolean_field("add_special", *add_special))}};
+  return {{"tokens", engine.tokenizer().encode(
+                         string_field("text", need(request, "text")), true,
+                         add_special == request.end() || boolean_field("add_special", *add_special))}};
 }
 
 Json detokenize(const Engine& engine, const Json& request) {
@@ -62,8 +63,11 @@ struct Query {
   Json (*answer)(const Engine&, const Json&);
 };
 
-constexpr Query kQueries[] = {
-    {"tokenize", tokenize}, {"detokenize", detokenize}, {"metrics", metrics}, {"memory", memory}, {"info", info}};
+constexpr Query kQueries[] = {{"tokenize", tokenize},
+                              {"detokenize", detokenize},
+                              {"metrics", metrics},
+                              {"memory", memory},
+                              {"info", info}};
 
 }  // namespace
 

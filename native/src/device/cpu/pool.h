@@ -30,9 +30,10 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs job(part) for every part 0 .. threads() - 1 and returns when all have finished. Each thread takes a part when
-  /// it gets there, so that a thread which another process keeps from its core leaves its part to the others; parts
-  /// must not wait for each other. `job` must not throw. One thread calls at a time, and never from inside a job.
+  /// Runs job(part) for every part 0 .. threads() - 1 and returns when all have finished. Each thread takes a
+  /// part when it gets there, so that a thread which another process keeps from its core leaves its part to
+  /// the others; parts must not wait for each other. `job` must not throw. One thread calls at a time, and
+  /// never from inside a job.
   template <class Job>
   void run(Job&& job) {
     run_erased([](void* p, int part) { (*static_cast<std::remove_reference_t<Job>*>(p))(part); },
