@@ -93,12 +93,12 @@ def distribution(row, case):
         # Ascending; of equal tokens the higher ids first, so that the lower ones stay.
         order = sorted(range(len(p)), key=lambda i: (p[i].item(), -i))
         cumulative = np.cumsum([p[i].item() for i in order])
-        for i, c in zip(order, cumulative):
+        for i, c in zip(order, cumulative, strict=False):
             if p[i] > 0 and abs(c - (1 - top_p)) < MARGIN:
                 return None
         theirs = hf.TopPLogitsWarper(top_p)(None, row[None])[0]
         row = row.clone()
-        impossible(row, [i for i, c in zip(order[:-1], cumulative) if c <= 1 - top_p])
+        impossible(row, [i for i, c in zip(order[:-1], cumulative, strict=False) if c <= 1 - top_p])
         assert torch.equal(theirs.sort().values, row.sort().values)
     p = torch.softmax(row, -1)
     return {i: p[i].item() for i in range(len(p)) if p[i] > 1e-30}
@@ -111,8 +111,12 @@ def logprobs(logits, legal, case):
 
 
 def make_cases(rng, rows):
-    pick = lambda count: [int(i) for i in rng.choice(ALLOWED, count, replace=False)]
-    maybe = lambda chance: rng.random() < chance
+    def pick(count):
+        return [int(i) for i in rng.choice(ALLOWED, count, replace=False)]
+
+    def maybe(chance):
+        return rng.random() < chance
+
     for _ in range(900):
         case = {"row": int(rng.integers(len(rows))), "prompt": pick(8), "output": []}
         case["output"] = [int(i) for i in rng.choice(case["prompt"][:3] + pick(4), rng.integers(0, 12))]
@@ -136,7 +140,9 @@ def make_cases(rng, rows):
             case["stop_token_ids"] = pick(3)
         if maybe(0.2):
             ids = pick(5)
-            case["logit_bias"] = [[i, float(b)] for i, b in zip(ids, rng.choice([-100, -2.5, 0.75, 4, 100, 250], 5))]
+            case["logit_bias"] = [
+                [i, float(b)] for i, b in zip(ids, rng.choice([-100, -2.5, 0.75, 4, 100, 250], 5), strict=False)
+            ]
         if maybe(0.3):
             case["repetition_penalty"] = float(rng.choice([0.5, 1.1, 1.8]))
         if maybe(0.3):
@@ -172,7 +178,10 @@ def uniform_draws(rng):
     pairs = [(0, 0), (42, 0), (42, 1), (2**64 - 1, 2**64 - 1)]
     pairs += [tuple(int(x) for x in rng.integers(0, 2**64, 2, dtype=np.uint64)) for _ in range(12)]
     for seed, counter in pairs:
-        split = lambda x: [x & 0xFFFFFFFF, x >> 32]
+
+        def split(x):
+            return [x & 0xFFFFFFFF, x >> 32]
+
         word = philox4x32(split(counter) + [0, 0], split(seed))
         yield [seed, counter, (((word[1] << 32) | word[0]) >> 11) / 2**53]
 
