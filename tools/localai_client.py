@@ -24,6 +24,7 @@ CHANNEL_OPTIONS = [
 ]  # else channels of one address share a connection
 HEALTH_ATTEMPTS, HEALTH_SLEEP, HEALTH_TIMEOUT = 20, 2.0, 10.0
 TERM_GRACE = 15.0
+GRPC_THREADS = ("event_engine", "grpc_global_tim", "lifeguard", "timer_manager")
 
 
 class BackendError(Exception):
@@ -73,14 +74,11 @@ class Client:
         """The unary Reply."""
         return self.call("Predict", predict_options(prompt, **fields), timeout=timeout)
 
-    def stream(self, prompt: str = "", timeout: float | None = 600, **fields) -> Iterator:
-        """Replies as they come; closing the iterator cancels the call as a client that goes away does."""
-        with self._channel() as channel:
-            call = self._method(channel, "PredictStream")(predict_options(prompt, **fields), timeout=timeout)
-            try:
-                yield from call
-            finally:
-                call.cancel()
+    def stream(self, prompt: str = "", timeout: float | None = 600, **fields) -> "Stream":
+        """The Replies as they come. The call begins at once; its text is in `message` of each."""
+        channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        call = self._method(channel, "PredictStream")(predict_options(prompt, **fields), timeout=timeout)
+        return Stream(channel, call)
 
     def tokenize(self, text: str) -> list[int]:
         return list(self.call("TokenizeString", Prompt=text, timeout=60).tokens)
@@ -98,6 +96,28 @@ class Client:
 
     def free(self, timeout: float = 60) -> None:
         self.call("Free", timeout=timeout)
+
+
+class Stream:
+    """An iterator of Replies with a connection of its own."""
+
+    def __init__(self, channel, call):
+        self._channel, self._call = channel, call
+
+    def __iter__(self) -> Iterator:
+        return self
+
+    def __next__(self):
+        try:
+            return next(self._call)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Cancels what still runs, as a client that goes away does."""
+        self._call.cancel()
+        self._channel.close()
 
 
 def model_options(model: str | Path, engine_args: dict | None = None, **fields):
@@ -234,4 +254,9 @@ class Backend:
         raise BackendError(f"process {self.process.pid} shows no RssAnon")
 
     def threads(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+        """Threads of the backend and its library, without those that gRPC keeps for itself."""
+        count = 0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread that has just ended
+                count += (task / "comm").read_text().strip() not in GRPC_THREADS
+        return count
