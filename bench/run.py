@@ -83,7 +83,8 @@ def find_llama(python: str | None) -> str | None:
 
 def table(runs: dict[str, list[dict]]) -> str:
     ours, *peers = runs
-    lines = [" " * 22 + "".join(f"{name:>34}" for name in runs) + ("   ratio" if peers else "")]
+    width = max(34, *(len(name) + 3 for name in runs))
+    lines = [" " * 22 + "".join(name.rjust(width) for name in runs) + ("   ratio" if peers else "")]
     for key, label, unit, factor, more in FIGURES:
         medians, cells = [], ""
         for results in runs.values():
@@ -92,7 +93,7 @@ def table(runs: dict[str, list[dict]]) -> str:
             medians.append(median)
             digits = 2 if values[0] < 10 else 0
             spread = f"({values[0]:.{digits}f}-{values[-1]:.{digits}f})" if len(values) > 1 else ""
-            cells += f"{median:.{digits}f} {unit} {spread}".rjust(34)
+            cells += f"{median:.{digits}f} {unit} {spread}".rjust(width)
         ratio = ""
         if peers:
             ratio = f"{medians[0] / medians[1] if more else medians[1] / medians[0]:8.2f}"

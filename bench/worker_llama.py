@@ -27,7 +27,7 @@ class Context:
             raise SystemExit(f"worker_llama: llama.cpp cannot load {path}")
         self.vocabulary = llama_cpp.llama_n_vocab(llama_cpp.llama_model_get_vocab(self._model))
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx, params.n_batch, params.n_seq_max = 16 * 1024, BATCH, 16
+        params.n_ctx, params.n_batch, params.n_seq_max = workload.POOL, BATCH, 16
         params.n_threads = params.n_threads_batch = threads
         params.kv_unified = True
         self._context = llama_cpp.llama_init_from_model(self._model, params)

@@ -59,7 +59,7 @@ def main() -> None:
         "max_model_len": 1024,
         "max_num_seqs": 16,
         "block_size": 32,
-        "num_blocks": 512,
+        "num_blocks": workload.POOL // 32,
     }
     engine = library.load(params, {"threads": arguments.threads})
     Stream(engine, [1000], 1).wait(1)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 PREFILL, DECODE, PROMPT, STREAM_TOKENS = 512, 128, 16, 64
 STREAMS = (4, 8, 16)
+POOL = 4096  # tokens of KV cache
 
 
 def prompt(length: int, vocabulary: int, seed: int) -> list[int]:
