@@ -8,6 +8,7 @@ client.py HOST:PORT RPC '{"Field": 1}'   calls it and prints each answer as JSON
 
 import argparse
 import json
+import os
 import sys
 
 try:
@@ -52,7 +53,7 @@ def call(channel, method, text: str) -> None:
         fields = json.loads(text)
         request = json_format.ParseDict(fields, message_factory.GetMessageClass(method.input_type)())
     except (ValueError, json_format.ParseError) as error:
-        raise Refused(f"the request is not JSON of a {method.input_type.name}: {error}") from error
+        raise Refused(f"the request is not JSON of a {method.input_type.name}: {str(error).splitlines()[0]}") from error
     make = channel.unary_stream if method.server_streaming else channel.unary_unary
     stub = make(
         f"/{method.containing_service.full_name}/{method.name}",
@@ -110,6 +111,8 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader, head for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -37,6 +37,20 @@ def test_LOAD_03_health_soon_after_the_start():
         backend.stop()
 
 
+def test_LOAD_03_health_while_a_model_loads(smollm2):
+    with Backend() as backend:
+        loader = threading.Thread(target=lambda: [backend.client.load(smollm2) for _ in range(5)])
+        loader.start()
+        slowest, calls = 0.0, 0
+        while loader.is_alive():
+            started = time.monotonic()
+            assert backend.client.health() == b"OK"
+            slowest, calls = max(slowest, time.monotonic() - started), calls + 1
+        assert calls > 5
+        assert slowest < 1
+        assert backend.client.status()[0] == "READY"
+
+
 def test_LOAD_07_calls_without_a_model(tiny):
     def not_loaded(client):
         for rpc, fields in (("Predict", {"Prompt": "a"}), ("TokenizeString", {"Prompt": "a"}), ("Detokenize", {})):
