@@ -14,11 +14,18 @@ struct Candidate {
   std::unique_ptr<Device> device;
 };
 
+// Sanitizers make the suite many times slower; one number of threads reaches all code.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kThreadCounts[] = {2};
+#else
+constexpr int kThreadCounts[] = {1, 2, 3};
+#endif
+
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> list;
     for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
-      for (int threads : {1, 2, 3}) {
+      for (int threads : kThreadCounts) {
         try {
           std::unique_ptr<Device> device = make_cpu_device(threads, isa);
           list.push_back({device->description(), isa, std::move(device)});
