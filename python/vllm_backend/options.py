@@ -166,20 +166,24 @@ TABLE: tuple[Option, ...] = (
            "File the chat template is read from; a relative path is looked for under the models directory.", text,
            ("tokenizer_config_path",), field="tokenizer_config_path"),
     Option("speculative_config", "JSON object", "none",
-           "Speculative decoding: method and its numbers. A draft model is looked for as given, by its last part "
-           "under the models directory, and as a whole under it.", document),
-    Option("kv_transfer_config", "JSON object", "none", "KV connector, for example LMCacheConnector.", document),
-    Option("offload_config", "JSON object", "none", "Where weights are kept.", document),
+           "Speculative decoding: method and its numbers; this version has none and refuses the load. A draft model is "
+           "looked for as given, by its last part under the models directory, and as a whole under it.", document),
+    Option("kv_transfer_config", "JSON object", "none",
+           "KV connector; this version has none and refuses the load.", document),
+    Option("offload_config", "JSON object", "none",
+           "Where weights are kept; without effect on a CPU, where a warning says so.", document),
     Option("limit_mm_per_prompt", "JSON object", "none", "Most media of each kind in a prompt.", document),
     Option("language_model_only", "boolean", "false", "No media at all.", flag),
-    Option("gpu_memory_utilization", "number", "0.92", "Part of the free device memory to use.", fraction),
+    Option("gpu_memory_utilization", "number", "0.92",
+           "Most of the free device memory that weights and KV pool may take; a pool sized from memory is half of what "
+           "the weights leave of it, or one full context.", fraction),
     Option("kv_cache_memory_bytes", "integer", "0", "Bytes of the KV pool, where num_blocks is not set. 0: unset.",
            integer(0, INT64_MAX)),
     Option("threads", "integer", "Threads, else 0", "Threads of the CPU device. 0: one for each physical core.",
            integer(0), target=SETTING),
     Option("kv_cache_dtype", "auto, bf16, f32", "auto", "Number format of the KV cache; auto is bf16.",
            one_of("auto", "bf16", "f32"), target=SETTING),
-    Option("device", "text", "auto", "Device that runs the model; auto: the best one there is.", text, target=SETTING),
+    Option("device", "text", "auto", "Device that runs the model: auto or cpu in this version.", text, target=SETTING),
     *(
         Option(name, "", "", "", text, aliases, VIDEO)
         for name, aliases in (

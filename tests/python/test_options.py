@@ -194,6 +194,9 @@ def test_readme_table_has_every_key() -> None:
     for option in options.TABLE:
         assert (f"`{option.name}`" in table) == (option.target != options.VIDEO)
     assert all(line.count("|") == 5 for line in table.splitlines())
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = readme.split("<!-- settings: written by python -m vllm_backend.options -->")[1]
+    assert shown.split("<!-- /settings -->")[0].strip() == table.strip()
 
 
 json_values = st.recursive(
