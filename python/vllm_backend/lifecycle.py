@@ -54,7 +54,7 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
         engine.free()
         raise LoadError(f"the engine does not describe the model: {error}") from None
     log.info("%s library=%s version=%s", found.line(info), library.path, library.version())
-    if request.CUDA and info.get("device") == "cpu":
+    if request.CUDA and str(info.get("device")).startswith("cpu"):
         log.warning("the model's configuration says cuda: true, and this build runs it on the CPU")
     return engine, info
 

@@ -400,7 +400,9 @@ vllm_status vllm_ext_query(vllm_engine *engine, const char *json, char **out) {
   } else if (strcmp(query, "memory") == 0) {
     print(&t, "{\"weights\": %d, \"kv_cache\": 1024, \"workspace\": 512}", kWeights);
   } else if (strcmp(query, "info") == 0) {
-    print(&t, "{\"model\": \"fake\", \"device\": \"cpu\", \"vocab_size\": %d, \"chat_template\": \"<think>\"}",
+    print(&t,
+          "{\"model\": \"fake\", \"device\": \"cpu (fake, 2 threads)\", \"vocab_size\": %d, "
+          "\"chat_template\": \"<think>\"}",
           kVocabulary);
   } else {
     free(query);

@@ -224,6 +224,14 @@ def test_load_08_settings_reach_the_library(start: Start) -> None:
     assert result.message == "max_model_len in engine_args is 'long'; it must be a whole number from 1"
 
 
+def test_cuda_on_a_build_without_it_is_said(start: Start) -> None:
+    backend = start()
+    assert backend.load("good").success
+    assert "cuda: true" not in backend.stderr.read_text()
+    assert backend.load("good", CUDA=True).success
+    wait_for(lambda: "cuda: true, and this build runs it on the CPU" in backend.stderr.read_text())
+
+
 def test_load_09_draft(start: Start, models: Path) -> None:
     backend = start()
 
