@@ -83,6 +83,36 @@ double rms(const std::vector<float>& a, const std::vector<float>& b, float scale
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
+/// A Hugging Face checkpoint with changes.
+struct Edited : Checkpoint {
+  explicit Edited(const Checkpoint& from) {
+    path_ = from.path();
+    config_ = from.config();
+    weights_ = from.weights();
+  }
+  bool is_gguf() const override { return false; }
+  std::vector<std::string_view> string_array(std::string_view) const override { return {}; }
+  std::vector<float> float_array(std::string_view) const override { return {}; }
+  std::vector<int32_t> int_array(std::string_view) const override { return {}; }
+  using Checkpoint::config_;
+  using Checkpoint::weights_;
+};
+
+/// The words with which the model is refused, "" when it loads.
+template <typename Edit>
+std::string refusal(const Checkpoint& checkpoint, const Edit& edit) {
+  Edited edited(checkpoint);
+  edit(edited);
+  const auto device = make_reference_device();
+  try {
+    Model::load(edited, *device);
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::ModelLoad);
+    return error.message();
+  }
+  return std::string();
+}
+
 }  // namespace
 
 TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
@@ -157,32 +187,8 @@ TEST_CASE("a step longer than a slice gives the same logits as short ones") {
 }
 
 TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with the tensor's name") {
-  const auto device = make_reference_device();
   const auto checkpoint = Checkpoint::open(tiny::folder("qwen2"));
-  struct Edited : Checkpoint {
-    explicit Edited(const Checkpoint& from) {
-      path_ = from.path();
-      config_ = from.config();
-      weights_ = from.weights();
-    }
-    bool is_gguf() const override { return false; }
-    std::vector<std::string_view> string_array(std::string_view) const override { return {}; }
-    std::vector<float> float_array(std::string_view) const override { return {}; }
-    std::vector<int32_t> int_array(std::string_view) const override { return {}; }
-    using Checkpoint::config_;
-    using Checkpoint::weights_;
-  };
-  const auto message = [&](const auto& edit) {
-    Edited edited(*checkpoint);
-    edit(edited);
-    try {
-      Model::load(edited, *device);
-    } catch (const Error& error) {
-      CHECK(error.status() == Status::ModelLoad);
-      return error.message();
-    }
-    return std::string();
-  };
+  const auto message = [&](const auto& edit) { return refusal(*checkpoint, edit); };
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
@@ -207,4 +213,28 @@ TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with 
               e.config_.erase("rope_parameters");
             }),
             "yarn"));
+}
+
+TEST_CASE(
+    "FILE-08 without an output matrix the embedding is used where that is declared or the file is a GGUF") {
+  const auto folder = Checkpoint::open(tiny::folder("mistral"));
+  REQUIRE(folder->find("lm_head.weight") != nullptr);
+  const auto cut = [](Edited& e) { e.weights_.erase("lm_head.weight"); };
+  CHECK(refusal(*folder, [](Edited&) {}).empty());
+  CHECK(refusal(*folder, cut).find("lm_head.weight") != std::string::npos);
+  CHECK(refusal(*folder, [&](Edited& e) {
+          cut(e);
+          e.config_["tie_word_embeddings"] = true;
+        }).empty());
+  CHECK(refusal(*folder,
+                [&](Edited& e) {  // absent means untied for this architecture
+                  cut(e);
+                  e.config_.erase("tie_word_embeddings");
+                })
+            .find("lm_head.weight") != std::string::npos);
+
+  const auto file = Checkpoint::open(tiny::folder("llama") + "/llama.gguf");
+  REQUIRE(file->find("output.weight") == nullptr);
+  const auto device = make_reference_device();
+  CHECK(Model::load(*file, *device)->spec().tied_embeddings);
 }
