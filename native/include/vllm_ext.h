@@ -16,8 +16,10 @@ extern "C" {
  *   threads            integer >= 0; 0: one a physical core
  *   kv_cache_dtype     "auto" (bf16), "bf16" or "f32"
  *   device             "auto" or "cpu"; wins over params->device
- *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, instead of
- * refusing it An unknown key or an unusable value is VLLM_ERR_INVALID_ARGUMENT naming it. */
+ *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, and do not
+ *                      refuse it
+ *
+ * An unknown key or an unusable value is VLLM_ERR_INVALID_ARGUMENT naming it. */
 VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* settings_json,
                                    vllm_engine** out);
 
@@ -34,11 +36,15 @@ VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* 
  *
  * Each callback gets one JSON object in delta_text:
  *   {"object": "text_completion",
- *    "choices": [{"index": 0, "text": "...", "token_ids": [..], "logprobs": null | {"content": [{"id",
- * "token", "bytes", "logprob", "top_logprobs": [same]}]}, "finish_reason": null | "stop" | "length",
- * "stop_reason": null | string | token id}], "usage": {"prompt_tokens", "completion_tokens", "total_tokens",
- * "prompt_tokens_details": {"cached_tokens"}}, "timings": {"queue_ms", "prompt_ms", "generation_ms"}} Counts
- * and timings are cumulative. The last call has finished = true; when the request failed its object is
+ *    "choices": [{"index": 0, "text": "...", "token_ids": [..],
+ *                 "logprobs": null | {"content": [{"id", "token", "bytes", "logprob",
+ *                                                  "top_logprobs": [same]}]},
+ *                 "finish_reason": null | "stop" | "length", "stop_reason": null | string | token id}],
+ *    "usage": {"prompt_tokens", "completion_tokens", "total_tokens",
+ *              "prompt_tokens_details": {"cached_tokens"}},
+ *    "timings": {"queue_ms", "prompt_ms", "generation_ms"}}
+ *
+ * Counts and timings are cumulative. The last call has finished = true; when the request failed its object is
  *   {"error": {"status": <vllm_status>, "message": "..."}}
  * After a cancel, or after the callback returned false, there is no further call. */
 VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_json,
@@ -49,12 +55,14 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "tokenize", "text": "...", "add_special": true}  -> {"tokens": [..]}
  *   {"query": "detokenize", "tokens": [..]}                    -> {"text": "..."}
  *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
- * "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished", "preemptions",
- *                            "tokens_per_second", "prompt_tokens_per_second"}
+ *                            "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished",
+ *                            "preemptions", "tokens_per_second", "prompt_tokens_per_second"}
  *   {"query": "memory"}  -> {"weights", "kv_cache", "workspace"} in bytes
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
- * "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "prefix_caching"} An unknown query is
- * VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
+ *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",
+ *                            "prefix_caching"}
+ *
+ * An unknown query is VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
 VLLM_API vllm_status vllm_ext_query(vllm_engine* engine, const char* request_json, char** out_json);
 
 #ifdef __cplusplus
