@@ -1,6 +1,7 @@
 // The text calls of the ABI, through the exported functions alone.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>

@@ -2,6 +2,7 @@
 // instruction set of this machine.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,6 +1,7 @@
 // The tiny checkpoints of tests/fixtures/transformers with what transformers computed for them.
 #pragma once
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "text/detokenizer.h"
 #include "tokenizer_files.h"

@@ -1,6 +1,7 @@
 #include "engine/documents.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 

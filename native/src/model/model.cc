@@ -175,12 +175,10 @@ class Model::Binder {
 
   Linear linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed) {
     Linear out;
-    int64_t rows = 0;
     bool any_bias = bias_needed;
     for (const Part& part : parts) {
       out.weights.push_back(matrix(part.name, part.rows, cols, false, true));
       out.pointers.push_back(out.weights.back().get());
-      rows += part.rows;
       any_bias = any_bias || checkpoint_.find(part.name + ".bias") != nullptr;
     }
     if (!any_bias) return out;

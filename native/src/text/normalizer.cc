@@ -1,5 +1,7 @@
 #include "text/normalizer.h"
 
+#include <algorithm>
+
 namespace vllm {
 namespace {
 

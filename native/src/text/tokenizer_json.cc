@@ -1,5 +1,6 @@
 // Tokenizers from tokenizer.json (the format of the `tokenizers` library) and tokenizer_config.json of a
 // directory.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 

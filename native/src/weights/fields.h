@@ -1,5 +1,6 @@
 // Checked reads of configuration values, the same for config.json and GGUF metadata.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
