@@ -174,6 +174,41 @@ TEST_CASE("KV-01 KV-02 KV-05 KV-06 limits of context and pool") {
   check_all_returned(*engine);
 }
 
+TEST_CASE(
+    "KV-01 a pool sized from memory keeps to the engine's share and holds a full context where it can") {
+  const auto pool = [](double share, int context, int sequences) {
+    EngineConfig c = config();
+    c.num_blocks = 0;
+    c.max_num_batched_tokens = 32;
+    c.memory_share = share;
+    c.max_model_len = context;
+    c.max_num_seqs = sequences;
+    return Engine::load(c)->info();
+  };
+  CHECK(pool(0.5, 256, 2).num_blocks == 32);  // no more than all sequences can use
+
+  // Contexts that no share can hold. Other programs change what is free meanwhile.
+  constexpr int kEndless = 1 << 30;
+  const int blocks = pool(0.01, kEndless, 1).num_blocks;
+  REQUIRE(blocks > 64);
+  const int of_half_the_share = pool(0.005, kEndless, 1).num_blocks;
+  CHECK(of_half_the_share > blocks / 4);
+  CHECK(of_half_the_share < blocks * 3 / 4);
+
+  // Two of these would be too much, one is not.
+  const int context = blocks / 4 * 3 * 16;
+  const EngineInfo one = pool(0.01, context, 4);
+  CHECK(one.max_model_len == context);
+  CHECK(one.num_blocks >= context / 16);
+  CHECK_THROWS_WITH_AS(pool(1e-9, 256, 1), doctest::Contains("gpu_memory_utilization"), Error);
+
+  EngineConfig c = config();
+  c.num_blocks = 0;
+  c.kv_cache_memory_bytes = int64_t{1} << 60;
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("kv_cache_memory_bytes is 1152921504606846976"),
+                       Error);
+}
+
 TEST_CASE("SAMP-08 STOP-03 end ids stop a request and are not shown; ignore_eos goes on") {
   const auto engine = Engine::load(config("qwen2"));
   GenerationRequest r = request(prompt(2, 12), 30);

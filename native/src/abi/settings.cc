@@ -31,6 +31,10 @@ EngineConfig engine_config(const vllm_model_params& params) {
   if (params.device < 0 || params.device > 2)
     fail_argument("device is %d, needed is 0 (auto), 1 (CPU) or 2 (CUDA)", params.device);
 
+  if (!(params.gpu_memory_utilization <= 1))
+    fail_argument("gpu_memory_utilization is %g, needed is a number above 0 and up to 1, or 0 for %g",
+                  params.gpu_memory_utilization, config.memory_share);
+
   // Good values from here on; what follows depends on the build.
   if (params.device == 2) fail_load("the device CUDA is not in this build, needed is auto or CPU");
   if (speculation) fail_load("speculative_config: speculative decoding is not in this build");
@@ -48,6 +52,7 @@ EngineConfig engine_config(const vllm_model_params& params) {
   if (params.max_num_seqs > 0) config.max_num_seqs = params.max_num_seqs;
   config.max_num_batched_tokens = params.max_num_batched_tokens;
   config.kv_cache_memory_bytes = params.kv_cache_memory_bytes;
+  if (params.gpu_memory_utilization > 0) config.memory_share = params.gpu_memory_utilization;
   return config;
 }
 

@@ -17,6 +17,8 @@ struct EngineConfig {
   int block_size = 32;                // tokens, a multiple of 16
   int num_blocks = 0;                 // 0: sized from memory
   int64_t kv_cache_memory_bytes = 0;  // 0: unset; used when num_blocks is not
+  double memory_share = 0.92;  // most of the free device memory for weights, workspace and KV pool, when
+                               // neither of the two above says how large the pool is
   KvFormat kv_format = KvFormat::BF16;
   int max_model_len = 0;           // 0: the model's own
   bool clip_max_model_len = true;  // lower max_model_len to the pool instead of refusing it

@@ -44,9 +44,11 @@ std::vector<int32_t> collect_end_ids(const Checkpoint& checkpoint, const Tokeniz
   return ids;
 }
 
-/// Blocks of the KV pool: as asked for, or from memory: half of what is free, at most one full context a
-/// sequence.
-int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available) {
+/// Blocks of the KV pool: as asked for, or from memory: half of `planned`, or one full context when all of it
+/// can hold that, and at most one full context a sequence. `available` bytes are free; `planned` of them are
+/// within the engine's share.
+int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available,
+                          size_t planned) {
   const auto block_bytes = static_cast<int64_t>(kv.block_bytes());
   const auto fitting = static_cast<int64_t>(available) / block_bytes;
   if (config.num_blocks > 0) {
@@ -63,14 +65,21 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int
       fail_argument("kv_cache_memory_bytes is %lld, needed are at least the %lld bytes of one block",
                     static_cast<long long>(config.kv_cache_memory_bytes),
                     static_cast<long long>(block_bytes));
+    if (blocks > fitting)
+      fail_load("kv_cache_memory_bytes is %lld, needed are at most the %lld bytes that are free",
+                static_cast<long long>(config.kv_cache_memory_bytes), static_cast<long long>(available));
     return std::min<int64_t>(blocks, 1 << 30);
   }
-  const int64_t wanted =
-      static_cast<int64_t>(config.max_num_seqs) * ((context + config.block_size - 1) / config.block_size);
-  const int64_t blocks = std::min({wanted, fitting / 2, int64_t{1} << 30});
+  const auto affordable = static_cast<int64_t>(planned) / block_bytes;
+  const int64_t one_context = (static_cast<int64_t>(context) + config.block_size - 1) / config.block_size;
+  const int64_t wanted = config.max_num_seqs * one_context;
+  const int64_t blocks =
+      std::min({wanted, std::max(affordable / 2, std::min(one_context, affordable)), int64_t{1} << 30});
   if (blocks < 1)
-    fail_load("one KV block needs %.1f MB and %.1f MB are free", static_cast<double>(block_bytes) / 1e6,
-              static_cast<double>(available) / 1e6);
+    fail_load(
+        "one KV block needs %.3f MB and %.3f MB are left of %.3g of the free memory "
+        "(gpu_memory_utilization)",
+        static_cast<double>(block_bytes) / 1e6, static_cast<double>(planned) / 1e6, config.memory_share);
   return blocks;
 }
 
@@ -121,13 +130,16 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   int budget = config.max_num_batched_tokens > 0 ? config.max_num_batched_tokens
                                                  : std::max(kDefaultBatchedTokens, config.max_num_seqs);
   const size_t workspace = engine->model_->workspace_bytes(budget, config.max_num_seqs);
+  const size_t weights = engine->model_->weight_bytes();
   const size_t free_bytes = engine->device_->available_memory();
+  const auto share = static_cast<size_t>(config.memory_share * static_cast<double>(free_bytes + weights));
+  const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
   KvCacheSpec kv;
   kv.layers = engine->model_->kv_layers();
   kv.block_size = config.block_size;
   kv.format = config.kv_format;
-  kv.num_blocks = static_cast<int>(
-      choose_num_blocks(config, kv, wanted, free_bytes > workspace ? free_bytes - workspace : 0));
+  kv.num_blocks = static_cast<int>(choose_num_blocks(config, kv, wanted, beyond(free_bytes, workspace),
+                                                     beyond(share, weights + workspace)));
   SchedulerConfig plan;
   plan.block_size = config.block_size;
   plan.num_blocks = kv.num_blocks;
