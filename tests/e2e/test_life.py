@@ -86,7 +86,7 @@ def test_LOAD_05_what_is_no_model_of_ours(tmp_path, tiny):
         for name, word in (
             ("empty", "empty"),
             ("text.gguf", "text.gguf"),
-            ("bare", ""),
+            ("bare", ".safetensors"),
             ("other", "Pelican"),
             ("no", "no"),
         ):

@@ -140,7 +140,7 @@ TEST_CASE("ABI every NULL is an INVALID_ARGUMENT that names it, and results are 
   CHECK(engine == nullptr);
 }
 
-TEST_CASE("ABI load reports the caller's errors before it opens a file") {
+TEST_CASE("ABI LOAD-02 load reports the caller's errors and absent devices before it opens a file") {
   vllm_engine* engine = nullptr;
   const auto load = [&](const auto& edit) {
     vllm_model_params params = vllm_model_params_default();
@@ -181,7 +181,11 @@ TEST_CASE("ABI load reports the caller's errors before it opens a file") {
   CHECK(load([](auto& p) { p.enable_jump_forward = -1; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.device = 3; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.device = 2; }) == VLLM_ERR_MODEL_LOAD);
-  CHECK(last_error_has("CUDA"));
+  CHECK(last_error_has("the device CUDA is not in this build, needed is auto or CPU"));
+  CHECK(load([](auto& p) { p.gpu_memory_utilization = 1.5; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(last_error_has("gpu_memory_utilization is 1.5"));
+  CHECK(load([](auto& p) { p.gpu_memory_utilization = std::nan(""); }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(load([](auto& p) { p.gpu_memory_utilization = 0; }) == VLLM_ERR_MODEL_LOAD);
   CHECK(load([](auto& p) { p.block_size = 20; }) == VLLM_ERR_MODEL_LOAD);
 
   vllm_model_params params = vllm_model_params_default();

@@ -186,7 +186,7 @@ TEST_CASE("a step longer than a slice gives the same logits as short ones") {
   CHECK(logits_of(512) == whole);
 }
 
-TEST_CASE("FILE-07 FILE-09 a model that does not match its file is refused with the tensor's name") {
+TEST_CASE("FILE-07 FILE-09 FILE-13 a model that does not match its file is refused with the tensor's name") {
   const auto checkpoint = Checkpoint::open(tiny::folder("qwen2"));
   const auto message = [&](const auto& edit) { return refusal(*checkpoint, edit); };
   const auto has = [](const std::string& text, const char* part) {
