@@ -150,9 +150,6 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
       std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
   plan.policy = config.policy;
   plan.prefix_caching = config.prefix_caching != Tristate::Off;
-  if (plan.policy == Policy::Lpm && !plan.prefix_caching)
-    log_warning(
-        "the scheduling policy lpm needs prefix caching, which is off: requests run in order of arrival");
 
   engine->kv_cache_ = engine->device_->make_kv_cache(kv);
   compute_one_row(*engine->model_, *engine->kv_cache_);
