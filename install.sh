@@ -7,17 +7,18 @@ usage() {
   cat <<'TEXT'
 usage: install.sh [--dev]
 
-  --dev   also install what tests and checks need (requirements-dev.txt)
+  --dev   also install what tests and checks need (packages-dev.txt, requirements-dev.txt)
 
 Debian packages are installed as root or with passwordless sudo; otherwise those missing are named.
 CMAKE_BUILD_PARALLEL_LEVEL sets the number of compile jobs.
 TEXT
 }
 
+packages=(packages.txt)
 requirements=requirements.txt
 for argument in "$@"; do
   case $argument in
-    --dev) requirements=requirements-dev.txt ;;
+    --dev) packages+=(packages-dev.txt) requirements=requirements-dev.txt ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
@@ -46,7 +47,7 @@ have() {
   case $1 in
     python3) [ -n "$(find_python)" ] ;;
     python3-venv) command -v uv || "$(find_python)" -c 'import ensurepip, venv' ;;
-    g++ | cmake) command -v "$1" ;;
+    g++ | cmake | npm) command -v "$1" ;;
     ninja-build) command -v ninja ;;
     *) ! command -v dpkg-query || [ "$(dpkg-query -W -f '${db:Status-Status}' "$1")" = installed ] ;;
   esac >/dev/null 2>&1
@@ -54,7 +55,7 @@ have() {
 
 install_packages() {
   local package missing=() as_root=()
-  for package in $(sed 's/#.*//' packages.txt); do
+  for package in $(sed 's/#.*//' "${packages[@]}"); do
     have "$package" || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0

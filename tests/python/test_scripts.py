@@ -76,9 +76,9 @@ def test_run_becomes_the_backend(backend: Path, tmp_path: Path) -> None:
 def machine(tmp_path: Path) -> Path:
     """A folder to install in, and bin/ with all that is on PATH: tools, and stand-ins that say what they were asked.
 
-    Ninja and doctest are missing.
+    Ninja, doctest and npm are missing.
     """
-    for name in ("install.sh", "packages.txt", "requirements.txt"):
+    for name in ("install.sh", "packages.txt", "packages-dev.txt", "requirements.txt"):
         shutil.copy2(ROOT / name, tmp_path)
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -124,6 +124,14 @@ def test_install_installs_the_missing_packages(machine: Path, root: bool) -> Non
         "apt-get install -y -qq --no-install-recommends ninja-build doctest-dev",
     ]
     assert "==> Installing ninja-build doctest-dev" in done.stdout
+
+
+def test_install_for_tests_names_more_packages(machine: Path) -> None:
+    stand_in(machine / "bin/id", "echo 1000")
+    stand_in(machine / "bin/sudo", "exit 1")
+    done = install(machine, "--dev")
+    assert done.returncode == 1
+    assert "sudo apt-get install --no-install-recommends ninja-build doctest-dev npm\n" in done.stderr
 
 
 def test_install_refuses_unknown_arguments(machine: Path) -> None:
