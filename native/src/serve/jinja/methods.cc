@@ -16,6 +16,7 @@ using Run = Value (*)(Runtime&, const Value& self, const CallArguments&);
 struct MethodInfo {
   std::string_view name;
   Run run;
+  bool takes_names = false;
 };
 
 std::string_view strip_text(Runtime& rt, std::string_view text, const Value& chars, bool left, bool right) {
@@ -181,7 +182,7 @@ std::vector<std::string_view> split_words(std::string_view text, int64_t most, b
   if (!from_right) {
     for (text = strip_left(text); !text.empty(); text = strip_left(text)) {
       if (most-- == 0) {
-        out.push_back(strip_right(text));
+        out.push_back(text);
         break;
       }
       const size_t end = word_end(0, false);
@@ -192,7 +193,7 @@ std::vector<std::string_view> split_words(std::string_view text, int64_t most, b
   }
   for (text = strip_right(text); !text.empty(); text = strip_right(text)) {
     if (most-- == 0) {
-      out.push_back(strip_left(text));
+      out.push_back(text);
       break;
     }
     size_t start = text.size();
@@ -350,11 +351,12 @@ Value copy(Runtime& rt, const Value& self, const CallArguments& call) {
 
 Value list_index(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "index", call, {"value", "start", "stop"}, 1);
-  const int64_t size = self.sequence->size;
+  const std::span<const Value> items = items_of(rt, self);
+  const auto size = static_cast<int64_t>(items.size());
   const auto clip = [&](int64_t at) { return at < 0 ? std::max<int64_t>(at + size, 0) : at; };
   const int64_t stop = std::min(clip(args.integer(2, size)), size);
   for (int64_t i = clip(args.integer(1, 0)); i < stop; ++i) {
-    if (equals(rt, self.sequence->items[i], args[0])) return make_int(i);
+    if (equals(rt, items[static_cast<size_t>(i)], args[0])) return make_int(i);
   }
   rt.fail("the value is not in the list.");
 }
@@ -362,7 +364,7 @@ Value list_index(Runtime& rt, const Value& self, const CallArguments& call) {
 Value list_count(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "count", call, {"value"}, 1);
   int64_t n = 0;
-  for (uint32_t i = 0; i < self.sequence->size; ++i) n += equals(rt, self.sequence->items[i], args[0]);
+  for (const Value& item : items_of(rt, self)) n += equals(rt, item, args[0]);
   return make_int(n);
 }
 
@@ -370,9 +372,9 @@ constexpr MethodInfo kStrMethods[] = {
     {"strip", str_strip},
     {"lstrip", str_lstrip},
     {"rstrip", str_rstrip},
-    {"split", str_split},
-    {"rsplit", str_rsplit},
-    {"splitlines", str_splitlines},
+    {"split", str_split, true},
+    {"rsplit", str_rsplit, true},
+    {"splitlines", str_splitlines, true},
     {"partition", str_partition},
     {"rpartition", str_rpartition},
     {"startswith", str_startswith},
@@ -391,7 +393,7 @@ constexpr MethodInfo kStrMethods[] = {
     {"rindex", str_rindex},
     {"count", str_count},
     {"join", str_join},
-    {"format", str_format},
+    {"format", str_format, true},
     {"center", str_justify<'^'>},
     {"ljust", str_justify<'<'>},
     {"rjust", str_justify<'>'>},
@@ -424,6 +426,7 @@ std::span<const MethodInfo> methods_of(Kind kind) {
     case Kind::List:
       return kListMethods;
     case Kind::Tuple:
+    case Kind::Range:
       return kTupleMethods;
     default:
       return {};
@@ -450,6 +453,9 @@ bool is_mutating_method(Kind kind, std::string_view name) {
 const char* method_name(const MethodInfo& method) { return method.name.data(); }
 
 Value call_method(Runtime& rt, const Method& method, const CallArguments& call) {
+  if (!call.named.empty() && !method.info->takes_names) {
+    rt.fail("the method %s takes no arguments by name.", method_name(*method.info));
+  }
   return method.info->run(rt, method.self, call);
 }
 

@@ -387,7 +387,7 @@ std::span<const Value> items_of(Runtime& rt, const Value& value) {
       for (size_t pos = 0; pos < text.size();) {
         const size_t start = pos;
         read_utf8(text, pos);
-        items[n++] = make_str(text.substr(start, pos - start), value.is_markup);
+        items[n++] = make_str(text.substr(start, pos - start));
       }
       return {items, n};
     }
@@ -573,8 +573,9 @@ Value concatenate(Runtime& rt, const Value& a, const Value& b) {
   if (is_markup && !a.is_markup) x = left = html_escape(x);
   if (is_markup && !b.is_markup) y = right = html_escape(y);
   if (x.size() + y.size() > kMaxText) rt.fail("a text is longer than the %zu MiB that are allowed.", kMaxText >> 20);
-  rt.charge((x.size() + y.size()) / 64);
-  return make_str(rt.arena.concatenate(x, y), is_markup);
+  const std::string_view joined = rt.arena.concatenate(x, y);
+  rt.charge((joined.data() == x.data() ? y.size() : joined.size()) / 256);
+  return make_str(joined, is_markup);
 }
 
 bool is_sequence(const Value& v) { return v.kind == Kind::List || v.kind == Kind::Tuple; }
@@ -598,10 +599,7 @@ Value binary(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
     if ((a.is_string() || is_sequence(a)) && b.is_integral()) return repeat(rt, a, b.as_integer());
     if ((b.is_string() || is_sequence(b)) && a.is_integral()) return repeat(rt, b, a.as_integer());
   }
-  if (op == BinaryOp::Modulo && a.is_string()) {
-    if (b.is_undefined()) rt.fail_undefined(b);  // its __rmod__ comes first
-    return format_percent(rt, a, b);
-  }
+  if (op == BinaryOp::Modulo && a.is_string()) return format_percent(rt, a, b);
   fail_operands(rt, op, a, b);
 }
 

@@ -286,6 +286,9 @@ class Parser {
       } else if (!macro.defaults.empty()) {
         fail(token, "a parameter without a default follows one with a default.");
       }
+      for (const Node* other : macro.parameters) {
+        if (other->text == node->text) fail(token, "the parameter " + quote(node->text) + " stands twice.");
+      }
       macro.parameters.push_back(node);
     }
     expect_operator(")");

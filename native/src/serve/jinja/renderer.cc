@@ -244,7 +244,9 @@ Renderer::Flow Renderer::execute_filter_block(const Node& node, Activation& fram
     if (flow != Flow::Normal) return flow;
     text = capture.take();
   }
-  write(apply_filters(*node.a, text, frame));
+  const Value result = apply_filters(*node.a, text, frame);
+  if (!result.is_string()) rt_.fail("a filter block must end in a text, not a %s.", type_name(result).c_str());
+  write(result.str());
   return Flow::Normal;
 }
 

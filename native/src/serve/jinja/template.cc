@@ -14,7 +14,7 @@
 namespace vllm::jinja {
 
 namespace {
-constexpr size_t kMaxSource = size_t{1} << 20;
+constexpr size_t kMaxSource = size_t{4} << 20;
 }
 
 std::shared_ptr<const Template> Template::parse(std::string source) {

@@ -129,16 +129,17 @@ Value center(Runtime& rt, const Value& input, const CallArguments& call) {
 
 Value truncate(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "truncate", call, {"length", "killwords", "end", "leeway"});
-  const std::string_view text = must_be_text(rt, input, "truncate");
   const std::string_view end = args.has(2) ? args.text(2) : "...";
   const int64_t length = args.integer(0, 255), leeway = args.has(3) && !args[3].is_none() ? args.integer(3, 5) : 5;
   const auto end_size = static_cast<int64_t>(count_chars(end));
   if (length < end_size || leeway < 0) rt.fail("truncate needs a length of at least %lld.", static_cast<long long>(end_size));
+  int64_t size = 0;
+  if (length_of(input, size) && size - leeway <= length) return input;  // also what is no text
+  const std::string_view text = must_be_text(rt, input, "truncate");
   rt.charge(text.size() / 8);
-  if (static_cast<int64_t>(count_chars(text)) - leeway <= length) return input;
   std::string_view kept = text.substr(0, char_offset(text, static_cast<size_t>(length - end_size)));
   if (!args.flag(1)) kept = kept.substr(0, kept.rfind(' '));
-  return rt.copy_text(std::string(kept) + std::string(end));
+  return rt.copy_text(std::string(kept) + (input.is_markup ? html_escape(end) : std::string(end)), input.is_markup);
 }
 
 Value word_count(Runtime& rt, const Value& input, const CallArguments& call) {
