@@ -1,0 +1,36 @@
+// The rules that all JSON constraints of one grammar share.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "constrain/expression.h"
+
+namespace vllm {
+
+class JsonRules {
+ public:
+  explicit JsonRules(Rules& rules) : rules_(rules) {}
+
+  /// The rule with this name, which `body` makes when it is not there yet. `body` must not refer to the rule itself.
+  Expression shared(const std::string& name, const std::function<Expression()>& body);
+
+  Expression space();
+  Expression string();
+  Expression value();
+  Expression object();
+  Expression array();
+  Expression number();
+  Expression integer();
+
+  Expression comma() { return sequence(space(), literal(","), space()); }
+  Expression colon() { return sequence(space(), literal(":"), space()); }
+  /// `open` space [members space] `close`; members may be absent when `may_be_empty`.
+  Expression enclosed(const char* open, Expression members, bool may_be_empty, const char* close);
+
+ private:
+  int find(const std::string& name) const;
+  void add_values();
+  Rules& rules_;
+};
+
+}  // namespace vllm
