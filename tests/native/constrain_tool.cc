@@ -90,6 +90,7 @@ vllm::ConstraintSpec spec_of(const Json& request) {
   const std::string kind = request.at("kind");
   vllm::ConstraintSpec spec;
   spec.text = request.value("text", "");
+  spec.compact = request.value("compact", false);
   spec.choices = request.value("choices", std::vector<std::string>());
   spec.kind = kind == "json"     ? Kind::JsonSchema
               : kind == "object" ? Kind::JsonObject

@@ -17,7 +17,7 @@ void put(std::string& key, std::string_view text) {
 
 /// Equal for equal constraints only.
 std::string key_of(const ConstraintSpec& spec) {
-  std::string key(1, static_cast<char>('a' + static_cast<int>(spec.kind)));
+  std::string key(1, static_cast<char>('a' + static_cast<int>(spec.kind) * 2 + spec.compact));
   if (spec.kind == ConstraintSpec::Kind::Choice) {
     for (const std::string& choice : spec.choices) put(key, choice);
   } else if (spec.kind == ConstraintSpec::Kind::StructuralTags) {
@@ -51,10 +51,10 @@ std::shared_ptr<const Grammar> compile(const ConstraintSpec& spec, const TokenTr
   };
   switch (spec.kind) {
     case Kind::JsonSchema:
-      root = parse_json_schema(spec.text, false, rules, warnings);
+      root = parse_json_schema(spec.text, {.compact = spec.compact}, rules, warnings);
       break;
     case Kind::JsonObject:
-      root = add_json_object(rules);
+      root = add_json_object(spec.compact, rules);
       break;
     case Kind::Regex:
       single("regex", parse_regex(spec.text));
@@ -77,7 +77,14 @@ std::shared_ptr<const Grammar> compile(const ConstraintSpec& spec, const TokenTr
 }  // namespace
 
 ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids, size_t cache_bytes)
-    : trie_(std::make_shared<TokenTrie>(tokenizer, std::move(end_ids))), cache_bytes_(cache_bytes) {}
+    : trie_(std::make_shared<TokenTrie>(tokenizer, std::move(end_ids))),
+      shared_(std::make_shared<LocalMasks>()),
+      cache_bytes_(cache_bytes) {
+  // The slowest mask of JSON is that inside a string.
+  Rules rules;
+  const int object = add_json_object(false, rules);
+  Matcher(Grammar::compile(rules, object), trie_, shared_).prepare("{\"");
+}
 
 ConstraintCompiler::~ConstraintCompiler() = default;
 
@@ -96,7 +103,7 @@ std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec,
   }
   // Without the lock: a slow grammar holds nobody up. Two requests may compile the same one; the later one stays.
   Entry entry{key, nullptr, {}};
-  entry.matcher = std::make_shared<Matcher>(compile(spec, *trie_, entry.warnings), trie_);
+  entry.matcher = std::make_shared<Matcher>(compile(spec, *trie_, entry.warnings), trie_, shared_);
   auto constraint = use(entry);
   const std::lock_guard lock(mutex_);
   if (const auto known = index_.find(key); known != index_.end()) {

@@ -14,6 +14,7 @@
 
 namespace vllm {
 
+class LocalMasks;
 class Matcher;
 class TokenTrie;
 
@@ -63,6 +64,7 @@ struct ConstraintSpec {
   Kind kind = Kind::JsonObject;
   std::string text;                  // JsonSchema, Regex, Gbnf
   std::vector<std::string> choices;  // Choice
+  bool compact = false;              // JsonSchema, JsonObject: no white space between the tokens of JSON
   StructuralTags tags;               // StructuralTags
 };
 
@@ -87,6 +89,7 @@ class ConstraintCompiler {
     std::vector<std::string> warnings;
   };
   std::shared_ptr<const TokenTrie> trie_;
+  std::shared_ptr<LocalMasks> shared_;
   size_t cache_bytes_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // most recently used first

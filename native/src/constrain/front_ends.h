@@ -18,11 +18,15 @@ Expression parse_regex(std::string_view pattern);
 /// The inside of a JSON string whose text the pattern matches somewhere, or at the ends that `^` and `$` pin.
 Expression parse_string_pattern(std::string_view pattern);
 
-/// JSON that fits a schema; appends to `rules` and gives the index of the rule. `loose` as in TagContent.
-int parse_json_schema(std::string_view text, bool loose, Rules& rules, std::vector<std::string>& warnings);
+struct JsonStyle {
+  bool loose = false;    // as in TagContent
+  bool compact = false;  // as in ConstraintSpec
+};
+/// JSON that fits a schema; appends to `rules` and gives the index of the rule.
+int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings);
 /// Any JSON object; any JSON value.
-int add_json_object(Rules& rules);
-int add_json_value(Rules& rules);
+int add_json_object(bool compact, Rules& rules);
+int add_json_value(bool compact, Rules& rules);
 
 Expression parse_choice(const std::vector<std::string>& choices);
 

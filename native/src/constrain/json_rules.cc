@@ -21,6 +21,7 @@ Expression JsonRules::shared(const std::string& name, const std::function<Expres
 }
 
 Expression JsonRules::space() {
+  if (compact_) return {};
   return shared("JSON space", [] { return json_space(); });
 }
 
@@ -74,7 +75,7 @@ Expression JsonRules::array() {
   return reference(find("JSON array"));
 }
 
-int add_json_object(Rules& rules) { return JsonRules(rules).object().rule; }
-int add_json_value(Rules& rules) { return JsonRules(rules).value().rule; }
+int add_json_object(bool compact, Rules& rules) { return JsonRules(rules, compact).object().rule; }
+int add_json_value(bool compact, Rules& rules) { return JsonRules(rules, compact).value().rule; }
 
 }  // namespace vllm

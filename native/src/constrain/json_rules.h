@@ -9,7 +9,8 @@ namespace vllm {
 
 class JsonRules {
  public:
-  explicit JsonRules(Rules& rules) : rules_(rules) {}
+  /// `compact`: no white space between the tokens of JSON. One choice for all of `rules`.
+  JsonRules(Rules& rules, bool compact) : rules_(rules), compact_(compact) {}
 
   /// The rule with this name, which `body` makes when it is not there yet. `body` must not refer to the rule itself.
   Expression shared(const std::string& name, const std::function<Expression()>& body);
@@ -31,6 +32,7 @@ class JsonRules {
   int find(const std::string& name) const;
   void add_values();
   Rules& rules_;
+  bool compact_;
 };
 
 }  // namespace vllm

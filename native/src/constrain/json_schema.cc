@@ -58,8 +58,8 @@ std::string json_quoted(std::string_view text) { return "\"" + json_string_body(
 
 }  // namespace
 
-SchemaParser::SchemaParser(std::string_view text, bool loose, Rules& rules, std::vector<std::string>& warnings)
-    : document_(parse_schema_text(text)), loose_(loose), rules_(rules), json_(rules), warnings_(warnings) {}
+SchemaParser::SchemaParser(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings)
+    : document_(parse_schema_text(text)), style_(style), rules_(rules), json_(rules, style.compact), warnings_(warnings) {}
 
 int SchemaParser::parse() {
   // Rules of several schemas share one grammar: names are per schema, indices are not.
@@ -106,7 +106,7 @@ Expression SchemaParser::visit(const Json& schema, const std::string& at) {
   try {
     return visit_strict(schema, at);
   } catch (const Error& error) {
-    if (!loose_ || over_limit_) throw;
+    if (!style_.loose || over_limit_) throw;
     warnings_.push_back(error.message() + " Any JSON value is allowed there.");
     return json_.value();
   }
@@ -565,8 +565,8 @@ Expression SchemaParser::members(const std::vector<Property>& properties, const 
   return alternatives(std::move(ways));
 }
 
-int parse_json_schema(std::string_view text, bool loose, Rules& rules, std::vector<std::string>& warnings) {
-  return SchemaParser(text, loose, rules, warnings).parse();
+int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings) {
+  return SchemaParser(text, style, rules, warnings).parse();
 }
 
 }  // namespace vllm

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "constrain/front_ends.h"
 #include "constrain/json_rules.h"
 #include "constrain/schema_merge.h"
 
@@ -16,7 +17,7 @@ namespace vllm {
 class SchemaParser {
  public:
   /// Throws Error(InvalidArgument) when the text is no JSON schema.
-  SchemaParser(std::string_view text, bool loose, Rules& rules, std::vector<std::string>& warnings);
+  SchemaParser(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings);
 
   /// The rule for the whole document.
   int parse();
@@ -57,7 +58,7 @@ class SchemaParser {
   [[noreturn]] void fail_limit(const std::string& at, const std::string& what);
 
   SchemaDocument document_;
-  bool loose_;
+  JsonStyle style_;
   Rules& rules_;
   JsonRules json_;
   std::vector<std::string>& warnings_;

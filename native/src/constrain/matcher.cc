@@ -38,8 +38,9 @@ bool TokenSet::contains(int32_t id) const {
   return std::binary_search(list_.begin(), list_.end(), id);
 }
 
-Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
-    : grammar_(std::move(grammar)), trie_(std::move(trie)), space_(grammar_), initial_(space_.initial()) {
+Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+                 std::shared_ptr<LocalMasks> shared)
+    : grammar_(std::move(grammar)), trie_(std::move(trie)), shared_(std::move(shared)), space_(grammar_), initial_(space_.initial()) {
   bits_.resize((trie_->vocab_size() + 31) / 32);
   exhausted_ = space_.exhausted();
 }
@@ -85,7 +86,7 @@ std::shared_ptr<const TokenSet> Matcher::mask(int32_t state) {
     for (const Item& item : items) local(item.node);
     std::fill(bits_.begin(), bits_.end(), 0);
     for (const Item& item : items) {
-      const Local& inside = local(item.node);
+      const LocalMask& inside = local(item.node);
       inside.tokens.add_to(bits_);
       if (item.frame != StateSpace::kOutermost && !inside.leaving.empty()) {
         const int32_t after = space_.after_frame(item.frame);
@@ -109,36 +110,89 @@ std::shared_ptr<const TokenSet> Matcher::mask(int32_t state) {
   return set;
 }
 
-const Matcher::Local& Matcher::local(int32_t node) {
-  if (const auto known = locals_.find(node); known != locals_.end()) return known->second;
+const LocalMask& Matcher::local(int32_t node) {
+  if (const auto known = locals_.find(node); known != locals_.end()) return *known->second;
+  const std::string shape = grammar_->alias(node).node >= 0 ? std::string() : shape_of(space_.at_node(node));
+  std::shared_ptr<const LocalMask> mask = shape.empty() ? nullptr : shared_->find(shape);
+  if (mask == nullptr) {
+    mask = std::make_shared<const LocalMask>(compute_local(node));
+    if (!shape.empty() && !space_.exhausted()) shared_->add(shape, mask);
+    mask_bytes_ += mask->tokens.bytes() + mask->leaving.size() * 4;
+  }
+  mask_bytes_ += 128;
+  return *locals_.emplace(node, std::move(mask)).first->second;
+}
+
+LocalMask Matcher::compute_local(int32_t node) {
   const Grammar::Alias alias = grammar_->alias(node);
-  Local result;
-  std::vector<uint32_t> bits;
-  if (alias.node >= 0) {
-    const Local& uncounted = local(alias.node);
-    std::fill(bits_.begin(), bits_.end(), 0);
-    walk(0, space_.at_node(node), alias.bytes, &result.leaving);
-    // Shorter tokens are as for the alias: those are taken over one by one, for a set does not know lengths.
-    bits.assign(bits_.size(), 0);
-    uncounted.tokens.add_to(bits);
-    for (size_t w = 0; w < bits.size(); ++w) {
-      for (uint32_t rest = bits[w]; rest != 0; rest &= rest - 1) {
-        const int bit = std::countr_zero(rest);
-        if (trie_->text_of(static_cast<int32_t>(w * 32 + bit)).size() <= static_cast<size_t>(alias.bytes)) {
-          bits_[w] |= 1u << bit;
-        }
-      }
-    }
-    for (const uint32_t leaving : uncounted.leaving) {
-      if (trie_->nodes()[leaving].depth <= alias.bytes) result.leaving.push_back(leaving);
-    }
-  } else {
+  LocalMask result;
+  if (alias.node < 0) {
     std::fill(bits_.begin(), bits_.end(), 0);
     walk(0, space_.at_node(node), 0, &result.leaving);
+    result.tokens = TokenSet(bits_);
+    return result;
+  }
+  // Short tokens are as for the alias, longer ones are followed.
+  const LocalMask& uncounted = local(alias.node);
+  const int same = std::min(alias.bytes, TokenTrie::kShort);
+  std::vector<uint32_t> bits(bits_.size());
+  uncounted.tokens.add_to(bits);
+  std::fill(bits_.begin(), bits_.end(), 0);
+  walk(0, space_.at_node(node), same, &result.leaving);
+  const std::span<const uint32_t> short_tokens = trie_->tokens_up_to(same);
+  for (size_t w = 0; w < bits.size(); ++w) bits_[w] |= bits[w] & short_tokens[w];
+  for (const uint32_t leaving : uncounted.leaving) {
+    if (trie_->nodes()[leaving].depth <= same) result.leaving.push_back(leaving);
   }
   result.tokens = TokenSet(bits_);
-  mask_bytes_ += result.tokens.bytes() + result.leaving.size() * 4 + 128;
-  return locals_.emplace(node, std::move(result)).first->second;
+  return result;
+}
+
+std::string Matcher::shape_of(int32_t state) {
+  constexpr int kManyBytes = 64;
+  constexpr size_t kMaxStates = 100;
+  int allowed = 0;
+  for (int byte = 0; byte < 256; ++byte) allowed += space_.next(state, static_cast<uint8_t>(byte)) != StateSpace::kDead;
+  if (allowed < kManyBytes) return {};
+  std::string shape;
+  std::vector<int32_t> states{StateSpace::kDead, state};
+  for (size_t i = 1; i < states.size(); ++i) {
+    shape += space_.leaves(states[i]) ? '!' : '.';
+    size_t last = states.size();
+    for (int byte = 0; byte < 256; ++byte) {
+      const int32_t next = space_.next(states[i], static_cast<uint8_t>(byte));
+      const size_t index = std::find(states.begin(), states.end(), next) - states.begin();
+      if (index == states.size()) states.push_back(next);
+      if (states.size() > kMaxStates) return {};
+      if (index == last && byte > 0) continue;
+      shape += static_cast<char>(byte);
+      shape += static_cast<char>(index);
+      last = index;
+    }
+    shape += "\xff\xff";  // no index is that large
+  }
+  return space_.exhausted() ? std::string() : shape;
+}
+
+std::shared_ptr<const LocalMask> LocalMasks::find(const std::string& shape) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = masks_.find(shape);
+  return found == masks_.end() ? nullptr : found->second;
+}
+
+void LocalMasks::add(const std::string& shape, std::shared_ptr<const LocalMask> mask) {
+  const std::lock_guard lock(mutex_);
+  if (masks_.size() >= kEntries) masks_.clear();
+  masks_.emplace(shape, std::move(mask));
+}
+
+void Matcher::prepare(std::string_view beginning) {
+  int32_t state = initial_;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const char byte : beginning) state = space_.next(state, static_cast<uint8_t>(byte));
+  }
+  mask(state);
 }
 
 void Matcher::walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uint32_t>* leaving) {
@@ -167,7 +221,7 @@ void Matcher::walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uin
 std::shared_ptr<Matcher> Matcher::successor(size_t limit) {
   const std::lock_guard lock(mutex_);
   if (space_.bytes() <= limit) return nullptr;
-  if (successor_ == nullptr) successor_ = std::make_shared<Matcher>(grammar_, trie_);
+  if (successor_ == nullptr) successor_ = std::make_shared<Matcher>(grammar_, trie_, shared_);
   return successor_;
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -32,10 +34,30 @@ class TokenSet {
   std::vector<uint32_t> bits_;
 };
 
+/// What a node's own edges allow while its rule goes on: the same for every caller of the rule.
+struct LocalMask {
+  TokenSet tokens;
+  std::vector<uint32_t> leaving;  // trie nodes where the rule may end although tokens go on
+};
+
+/// Local masks that the grammars of one vocabulary share, by what they match: the inside of a JSON string is in most
+/// grammars, and allows most of the vocabulary. Thread-safe.
+class LocalMasks {
+ public:
+  std::shared_ptr<const LocalMask> find(const std::string& shape) const;
+  void add(const std::string& shape, std::shared_ptr<const LocalMask> mask);
+
+ private:
+  static constexpr size_t kEntries = 256;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const LocalMask>> masks_;
+};
+
 /// Safe to use from several threads.
 class Matcher {
  public:
-  Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
+  Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+          std::shared_ptr<LocalMasks> shared);
 
   /// States are numbers that stay valid as long as the matcher.
   int32_t initial() const { return initial_; }
@@ -51,17 +73,19 @@ class Matcher {
   /// the two have different numbers.
   std::shared_ptr<Matcher> successor(size_t limit);
 
+  /// Computes the mask behind a beginning of the text, so that it is known when it is needed.
+  void prepare(std::string_view beginning);
+
   const std::shared_ptr<const TokenTrie>& trie() const { return trie_; }
   /// Memory held.
   size_t bytes() const;
 
  private:
-  /// What a node's own edges allow while its rule goes on: the same for every caller.
-  struct Local {
-    TokenSet tokens;
-    std::vector<uint32_t> leaving;  // trie nodes where the rule may end although tokens go on
-  };
-  const Local& local(int32_t node);
+  const LocalMask& local(int32_t node);
+  LocalMask compute_local(int32_t node);
+  /// The automaton from `state` on as text, equal for equal languages of equal form; empty when it is large, or allows
+  /// so few bytes that its mask is quickly computed.
+  std::string shape_of(int32_t state);
   /// Marks in `bits_` the tokens longer than `skip_bytes` below `root` that `state` (at `root`) allows; trie nodes deeper
   /// than that where the state leaves are appended to `leaving`.
   void walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uint32_t>* leaving);
@@ -70,10 +94,11 @@ class Matcher {
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
+  std::shared_ptr<LocalMasks> shared_;
   mutable std::mutex mutex_;
   StateSpace space_;
   int32_t initial_;
-  std::unordered_map<int32_t, Local> locals_;
+  std::unordered_map<int32_t, std::shared_ptr<const LocalMask>> locals_;
   std::unordered_map<int32_t, std::shared_ptr<const TokenSet>> masks_;
   size_t mask_bytes_ = 0;
   std::vector<uint32_t> bits_;        // scratch

@@ -247,8 +247,8 @@ class RegexParser {
       case 't': return single('\t');
       case 'f': return single('\f');
       case 'v': return single('\v');
-      case 'x': return single(parse_hex(2, start));
-      case 'u': return single(parse_hex(4, start));
+      case 'x': return single(parse_hex(2, start, in_class));
+      case 'u': return single(parse_hex(4, start, in_class));
       case 'b':
         if (in_class) return single('\b');
         [[fallthrough]];
@@ -268,7 +268,7 @@ class RegexParser {
     return one_char();
   }
 
-  int32_t parse_hex(int digits, size_t start) {
+  int32_t parse_hex(int digits, size_t start, bool nul_allowed) {
     const auto unit = [&] {
       int32_t value = 0;
       for (int i = 0; i < digits; ++i) {
@@ -291,7 +291,7 @@ class RegexParser {
       return 0x10000 + ((value - 0xd800) << 10) + (low - 0xdc00);
     }
     if (value >= 0xd800 && value <= 0xdfff) fail(start, "this escape is half of a surrogate pair");
-    if (value == 0) fail(start, "it holds a NUL character");
+    if (value == 0 && !nul_allowed) fail(start, "it holds a NUL character");
     return value;
   }
 

@@ -72,10 +72,10 @@ Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& ru
   const TagContent& content = tag.content;
   switch (content.kind) {
     case TagContent::Kind::Json:
-      if (content.text.empty()) return reference(add_json_value(rules));
-      return reference(parse_json_schema(content.text, content.loose, rules, warnings));
+      if (content.text.empty()) return reference(add_json_value(false, rules));
+      return reference(parse_json_schema(content.text, {.loose = content.loose}, rules, warnings));
     case TagContent::Kind::Parameters:
-      return SchemaParser(content.text.empty() ? "{}" : content.text, content.loose, rules, warnings)
+      return SchemaParser(content.text.empty() ? "{}" : content.text, {.loose = content.loose}, rules, warnings)
           .parse_parameters(content.before_name, content.after_name, content.after_value);
     case TagContent::Kind::Regex:
       return parse_regex(content.text);

@@ -62,6 +62,12 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids)
   close_to(0);
   nodes_[0].skip = static_cast<uint32_t>(nodes_.size());
   nodes_.shrink_to_fit();
+
+  up_to_.assign(kShort + 1, std::vector<uint32_t>((vocab_size_ + 31) / 32));
+  for (const int32_t id : sorted) {
+    const auto size = static_cast<int>(std::min<size_t>(text_of(id).size(), kShort + 1));
+    for (int bytes = size; bytes <= kShort; ++bytes) up_to_[bytes][id / 32] |= 1u << id % 32;
+  }
 }
 
 bool TokenTrie::is_end(int32_t id) const { return std::binary_search(end_ids_.begin(), end_ids_.end(), id); }

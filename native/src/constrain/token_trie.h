@@ -33,6 +33,10 @@ class TokenTrie {
     return {tokens_.data() + nodes_[node].first_token, end - nodes_[node].first_token};
   }
 
+  /// One bit a token: those with at most `bytes` bytes, which is at most kShort.
+  std::span<const uint32_t> tokens_up_to(int bytes) const { return up_to_[bytes]; }
+  static constexpr int kShort = 32;
+
   int32_t vocab_size() const { return vocab_size_; }
   const std::vector<int32_t>& end_ids() const { return end_ids_; }
   bool is_end(int32_t id) const;
@@ -58,6 +62,7 @@ class TokenTrie {
   std::vector<uint32_t> offsets_;
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;
+  std::vector<std::vector<uint32_t>> up_to_;
   std::vector<Control> controls_;  // sorted by text
   std::vector<Control> ends_;
 };
