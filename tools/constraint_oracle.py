@@ -187,8 +187,8 @@ def explain(case: Case, text: bytes, ours: bool) -> str | None:
         return "a slash may be escaped (RFC 8259)"
     if ours and re.search(rb"\\u", text):
         return "any character may be escaped as \\uXXXX (RFC 8259)"
-    if ours and '"ipv6"' in case.text and re.search(rb"::[0-9a-fA-F:.]+$", text):
-        return "the last two groups of an IPv6 address may be an IPv4 address wherever :: stands (RFC 4291)"
+    if ours and '"ipv6"' in case.text and b"." in text:
+        return "the last two groups of an IPv6 address may be an IPv4 address (RFC 4291)"
     if not ours and b"-0" in text and re.search("inimum|aximum", case.text):
         return "there is no negative zero between bounds"
     if not ours and '"email"' in case.text and re.search(rb"[@.][^@.]{64}", text):
@@ -216,7 +216,13 @@ def closers(tokens: list[bytes]) -> np.ndarray:
 
 
 def walk(
-    case: Case, tool: Tool, tokenizer: llguidance.LLTokenizer, tokens: list[bytes], ending: np.ndarray, seed: int, limit: int
+    case: Case,
+    tool: Tool,
+    tokenizer: llguidance.LLTokenizer,
+    tokens: list[bytes],
+    ending: np.ndarray,
+    seed: int,
+    limit: int,
 ) -> Walk:
     """Follows one random text of at most `limit` tokens. Raises ValueError when a side refuses the case."""
     result = Walk()

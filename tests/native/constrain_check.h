@@ -68,7 +68,9 @@ inline ConstraintSpec spec(ConstraintSpec::Kind kind, std::string text) {
 }
 inline ConstraintSpec gbnf(std::string text) { return spec(ConstraintSpec::Kind::Gbnf, std::move(text)); }
 inline ConstraintSpec regex(std::string text) { return spec(ConstraintSpec::Kind::Regex, std::move(text)); }
-inline ConstraintSpec schema(std::string text) { return spec(ConstraintSpec::Kind::JsonSchema, std::move(text)); }
+inline ConstraintSpec schema(std::string text) {
+  return spec(ConstraintSpec::Kind::JsonSchema, std::move(text));
+}
 
 /// Bytes of `text` that the constraint takes.
 inline size_t taken(Constraint& constraint, std::string_view text) {
@@ -100,7 +102,9 @@ inline std::string refusal(const ConstraintSpec& s) {
   }
 }
 
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 inline std::vector<uint32_t> mask_of(Constraint& constraint, int32_t vocab) {
   std::vector<uint32_t> bits((vocab + 31) / 32, 0xdeadbeef);

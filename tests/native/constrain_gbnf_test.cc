@@ -7,8 +7,8 @@ namespace {
 using namespace vllm;
 using namespace vllm::testing;
 
-// What LocalAI sends for response_format json_object, in its layout: rules that begin on the line after `::=`, line
-// ends and a comment inside groups, recursion for white space.
+// What LocalAI sends for response_format json_object, in its layout: rules that begin on the line after
+// `::=`, line ends and a comment inside groups, recursion for white space.
 constexpr const char* kJsonGrammar = R"(
 root   ::= object
 value  ::= object | array | string | number | ("true" | "false" | "null") ws
@@ -36,22 +36,26 @@ number ::= ("-"? ([0-9] | [1-9] [0-9]*)) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
 ws ::= ([ \t\n] ws)?
 )";
 
-// The form of its tool grammars: rules in any order, names with hyphens, a rule that nobody uses, a repetition whose
-// element may be empty, tabs.
+// The form of its tool grammars: rules in any order, names with hyphens, a rule that nobody uses, a
+// repetition whose element may be empty, tabs.
 constexpr const char* kToolGrammar =
     "arr  ::=\n  \"[\\n\"  (\n\t\trealvalue\n    (\",\\n\"  realvalue)*\n  )? \"]\"\n"
     "root-0-arguments ::= \"{\" space \"\\\"city\\\"\" space \":\" space string \"}\" space\n"
     "root-0-name ::= \"\\\"weather\\\"\"\n"
-    "freestring ::= (\n\t\t\t[^\\x00] |\n\t\t\t\"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] "
+    "freestring ::= (\n\t\t\t[^\\x00] |\n\t\t\t\"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F] [0-9a-fA-F] "
+    "[0-9a-fA-F] "
     "[0-9a-fA-F])\n\t\t  )* space\n"
     "unused ::= \"never\"\n"
-    "string ::= \"\\\"\" (\n    [^\"\\\\] |\n    \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] "
+    "string ::= \"\\\"\" (\n    [^\"\\\\] |\n    \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F] [0-9a-fA-F] "
+    "[0-9a-fA-F] "
     "[0-9a-fA-F])\n  )* \"\\\"\" space\n"
     "realvalue ::= root-0\n"
-    "root-0 ::= \"{\" space \"\\\"arguments\\\"\" space \":\" space root-0-arguments \",\" space \"\\\"name\\\"\" space "
+    "root-0 ::= \"{\" space \"\\\"arguments\\\"\" space \":\" space root-0-arguments \",\" space "
+    "\"\\\"name\\\"\" space "
     "\":\" space root-0-name \"}\" space\n"
     "space ::= \" \"?\n"
-    "mixedstring ::= freestring | freestring arr freestring | (freestring realvalue freestring)* | realvalue | arr\n";
+    "mixedstring ::= freestring | freestring arr freestring | (freestring realvalue freestring)* | realvalue "
+    "| arr\n";
 
 double seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -94,7 +98,8 @@ TEST_CASE("LocalAI's tool grammars are followed") {
 TEST_CASE("A long text through LocalAI's free text costs little") {
   const auto mixed = byte_compiler().make(gbnf(std::string(kToolGrammar) + "root ::= mixedstring\n"));
   std::string text;
-  while (text.size() < 20000) text += "word {\"arguments\": {\"city\": \"x\"}, \"name\": \"weather\"} \"quoted\" ";
+  while (text.size() < 20000)
+    text += "word {\"arguments\": {\"city\": \"x\"}, \"name\": \"weather\"} \"quoted\" ";
   CHECK(seconds([&] { CHECK(taken(*mixed, text) == text.size()); }) < 5);
   CHECK(mixed->can_end());
 }
@@ -130,7 +135,8 @@ TEST_CASE("Repetitions, stacked and counted") {
 }
 
 TEST_CASE("Repetitions that may match nothing end") {
-  for (const char* text : {"root ::= (\"a\"? \"b\"?)*", "root ::= ((\"a\"*)*)*", "root ::= (x* y*)+\nx ::= \"a\"?\ny ::= \"b\"?"}) {
+  for (const char* text : {"root ::= (\"a\"? \"b\"?)*", "root ::= ((\"a\"*)*)*",
+                           "root ::= (x* y*)+\nx ::= \"a\"?\ny ::= \"b\"?"}) {
     const auto grammar = gbnf(text);
     CHECK(matches(grammar, ""));
     CHECK(matches(grammar, "aaa"));
@@ -149,15 +155,18 @@ TEST_CASE("Characters are matched as whole UTF-8 sequences") {
   CHECK(matches(negated, "b"));
   CHECK(matches(negated, "\xf0\x9f\x8e\x89"));
   CHECK_FALSE(begins(negated, "a"));
-  for (const char* bad : {"\x80", "\xc0", "\xc1", "\xf5", "\xff", "\xe0\x80", "\xed\xa0", "\xf0\x8f", "\xf4\x90"}) {
+  for (const char* bad :
+       {"\x80", "\xc0", "\xc1", "\xf5", "\xff", "\xe0\x80", "\xed\xa0", "\xf0\x8f", "\xf4\x90"}) {
     CHECK_FALSE(begins(negated, bad));
   }
   const auto any = gbnf("root ::= .");
-  for (const char* good : {"\n", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
-                           "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+  for (const char* good : {"\n", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
+                           "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     CHECK(matches(any, good));
   }
-  CHECK(matches(gbnf("root ::= [\\u00e9\\U0001F389] \"\\x41\\u00e9\""), "\xc3\xa9" "A\xc3\xa9"));
+  CHECK(matches(gbnf("root ::= [\\u00e9\\U0001F389] \"\\x41\\u00e9\""),
+                "\xc3\xa9"
+                "A\xc3\xa9"));
 }
 
 TEST_CASE("Classes") {
@@ -194,7 +203,8 @@ TEST_CASE("GRAM-03 Errors are placed") {
 TEST_CASE("Left recursion is refused by name, also behind what may be empty") {
   CHECK(contains(refusal(gbnf("root ::= root \"a\" | \"b\"")), "'root'"));
   CHECK(contains(refusal(gbnf("root ::= x\nx ::= y \"1\"\ny ::= x | \"2\"")), "refers to itself"));
-  CHECK(contains(refusal(gbnf("root ::= \"-\" expr\nexpr ::= sp expr \"+\" | \"1\"\nsp ::= \" \"?")), "'expr'"));
+  CHECK(contains(refusal(gbnf("root ::= \"-\" expr\nexpr ::= sp expr \"+\" | \"1\"\nsp ::= \" \"?")),
+                 "'expr'"));
   CHECK(refusal(gbnf("root ::= \"a\" root | \"b\"")).empty());
   CHECK(refusal(gbnf("root ::= \"b\"\nunused ::= unused \"a\"")).empty());
 }
@@ -215,7 +225,8 @@ TEST_CASE("GRAM-04 Deep nesting is refused at once, ordinary nesting works") {
   CHECK(seconds([&] { CHECK_FALSE(refusal(gbnf(open)).empty()); }) < 1);
   CHECK(matches(gbnf("root ::= " + std::string(150, '(') + "\"a\"" + std::string(150, ')')), "a"));
   std::string chain = "root ::= r0\n";
-  for (int i = 0; i < 9000; ++i) chain += "r" + std::to_string(i) + " ::= \"x\" r" + std::to_string(i + 1) + "\n";
+  for (int i = 0; i < 9000; ++i)
+    chain += "r" + std::to_string(i) + " ::= \"x\" r" + std::to_string(i + 1) + "\n";
   chain += "r9000 ::= \"end\"\n";
   CHECK(seconds([&] { CHECK(begins(gbnf(chain), std::string(100, 'x'))); }) < 1);
   std::string many = "root ::= \"a\"\n";
@@ -225,11 +236,13 @@ TEST_CASE("GRAM-04 Deep nesting is refused at once, ordinary nesting works") {
 }
 
 TEST_CASE("GRAM-06 Large repetitions are refused by the limit's name") {
-  for (const char* text : {"root ::= \"A\"{1000000}", "root ::= \"A\"{99999999999999999999}", "root ::= \"A\"{2,5000}",
-                           "root ::= ((\"A\"{2000}){2000}){2000}", "root ::= x{2000}\nx ::= y{2000}\ny ::= [^a]{2000}"}) {
+  for (const char* text :
+       {"root ::= \"A\"{1000000}", "root ::= \"A\"{99999999999999999999}", "root ::= \"A\"{2,5000}",
+        "root ::= ((\"A\"{2000}){2000}){2000}", "root ::= x{2000}\nx ::= y{2000}\ny ::= [^a]{2000}"}) {
     CHECK(seconds([&] {
             const std::string message = refusal(gbnf(text));
-            CHECK((contains(message, "2000 that are allowed") || contains(message, "400000 automaton states") || message.empty()));
+            CHECK((contains(message, "2000 that are allowed") ||
+                   contains(message, "400000 automaton states") || message.empty()));
           }) < 1);
   }
   CHECK(matches(gbnf("root ::= \"A\"{2000}"), std::string(2000, 'A')));
@@ -262,8 +275,8 @@ TEST_CASE("Token forms") {
   const auto mask = mask_of(*constraint, tokenizer.vocab_size());
   CHECK_FALSE(allowed(mask, think));
   CHECK_FALSE(allowed(mask, control));
-  for (const char* bad : {"root ::= <nothing>", "root ::= <[99999]>", "root ::= <[-1]>", "root ::= <[1>", "root ::= <a",
-                          "root ::= <end>", "root ::= <[258]>"}) {
+  for (const char* bad : {"root ::= <nothing>", "root ::= <[99999]>", "root ::= <[-1]>", "root ::= <[1>",
+                          "root ::= <a", "root ::= <end>", "root ::= <[258]>"}) {
     CHECK_THROWS_AS(make(bad), Error);
   }
 }

@@ -22,22 +22,33 @@ std::vector<std::string> letter_tokens(std::mt19937& random) {
   return tokens;
 }
 
-/// A random GBNF expression over the letters; references only to rules with a higher number, so that none is left
-/// recursive.
+/// A random GBNF expression over the letters; references only to rules with a higher number, so that none is
+/// left recursive.
 std::string random_expression(std::mt19937& random, int depth, int rule, int rules) {
   switch (random() % (depth > 0 ? 9 : 4)) {
-    case 0: return "\"" + std::string(1, "abc"[random() % 3]) + "\"";
-    case 1: return "\"" + std::string(1 + random() % 3, "abc"[random() % 3]) + "\"";
-    case 2: return std::vector<std::string>{"[a-b]", "[^a]", "[\xc3\xa9" "a]", "."}[random() % 4];
-    case 3: return rule + 1 < rules ? "r" + std::to_string(rule + 1 + random() % (rules - rule - 1)) : "\",\"";
-    case 4: return "(" + random_expression(random, depth - 1, rule, rules) + ")*";
-    case 5: return "(" + random_expression(random, depth - 1, rule, rules) + "){1,12}";
+    case 0:
+      return "\"" + std::string(1, "abc"[random() % 3]) + "\"";
+    case 1:
+      return "\"" + std::string(1 + random() % 3, "abc"[random() % 3]) + "\"";
+    case 2:
+      return std::vector<std::string>{"[a-b]", "[^a]",
+                                      "[\xc3\xa9"
+                                      "a]",
+                                      "."}[random() % 4];
+    case 3:
+      return rule + 1 < rules ? "r" + std::to_string(rule + 1 + random() % (rules - rule - 1)) : "\",\"";
+    case 4:
+      return "(" + random_expression(random, depth - 1, rule, rules) + ")*";
+    case 5:
+      return "(" + random_expression(random, depth - 1, rule, rules) + "){1,12}";
     case 6:
       return "(" + random_expression(random, depth - 1, rule, rules) + " | " +
              random_expression(random, depth - 1, rule, rules) + ")";
-    case 7: return "(" + random_expression(random, depth - 1, rule, rules) + ")?";
+    case 7:
+      return "(" + random_expression(random, depth - 1, rule, rules) + ")?";
     default:
-      return random_expression(random, depth - 1, rule, rules) + " " + random_expression(random, depth - 1, rule, rules);
+      return random_expression(random, depth - 1, rule, rules) + " " +
+             random_expression(random, depth - 1, rule, rules);
   }
 }
 
@@ -99,10 +110,12 @@ TEST_CASE("The mask is what checking token by token gives, and rollback is exact
   CHECK(checked > 800);
 }
 
-TEST_CASE("SPEC-02 A draft may run past the end of a string, a comma and the next key, and is taken back exactly") {
+TEST_CASE(
+    "SPEC-02 A draft may run past the end of a string, a comma and the next key, and is taken back exactly") {
   const auto tokenizer = bytes_and({"\",\"", "\":", "\",\"b\":", "ab", "{\"", "\"}", "\"}}"});
   ConstraintCompiler compiler(tokenizer, tokenizer.end_ids());
-  auto s = schema(R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]})");
+  auto s = schema(
+      R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]})");
   const auto constraint = compiler.make(s);
   const int32_t comma_key = 258, quote_colon = 257, open = 260, close = 261, too_far = 262;
   CHECK(constraint->accept(std::vector<int32_t>{open, 'a', quote_colon, '"', 'x'}) == 5);
@@ -125,7 +138,8 @@ TEST_CASE("SPEC-02 A draft may run past the end of a string, a comma and the nex
 }
 
 TEST_CASE("GRAM-08 Inside a string only the middle bytes of a begun character are allowed") {
-  const auto tokenizer = bytes_and({"\xf0\x9f", "\x8e\x89", "\x8e\x89\"", "\xc3\xa9", "\xa9", "a\xf0", "\x89\xff"});
+  const auto tokenizer =
+      bytes_and({"\xf0\x9f", "\x8e\x89", "\x8e\x89\"", "\xc3\xa9", "\xa9", "a\xf0", "\x89\xff"});
   ConstraintCompiler compiler(tokenizer, tokenizer.end_ids());
   const auto constraint = compiler.make(schema(R"({"type":"string"})"));
   CHECK(constraint->accept(std::vector<int32_t>{'"', 256}) == 2);
@@ -155,7 +169,8 @@ TEST_CASE("End ids are masked until the text may end; control and padded tokens 
   CHECK(allowed(mask, end));
   CHECK_FALSE(allowed(mask, 259));
   for (int32_t id = tokenizer.vocab_size(); id < 640; ++id) REQUIRE_FALSE(allowed(mask, id));
-  for (const int32_t bad : {-1, -5, 261, 1 << 30, 259, 257}) CHECK(constraint->accept(std::vector<int32_t>{bad}) == 0);
+  for (const int32_t bad : {-1, -5, 261, 1 << 30, 259, 257})
+    CHECK(constraint->accept(std::vector<int32_t>{bad}) == 0);
   CHECK(constraint->accept(std::vector<int32_t>{256, end}) == 2);
   constraint->mask(mask);
   for (int32_t id = 0; id < 640; ++id) REQUIRE(allowed(mask, id) == (id < tokenizer.vocab_size()));
@@ -204,7 +219,9 @@ TEST_CASE("A vocabulary without end ids can complete a text") {
 
 TEST_CASE("Compiled grammars are kept within the cache's bytes, the least recently used one leaves") {
   ConstraintCompiler compiler(bytes_and(), {256}, 3 << 20);
-  const auto use = [&](int i) { return compiler.make(regex("(?:x" + std::to_string(i) + "[a-z]{500}|y.{500})")); };
+  const auto use = [&](int i) {
+    return compiler.make(regex("(?:x" + std::to_string(i) + "[a-z]{500}|y.{500})"));
+  };
   use(0);
   use(0);
   CHECK(compiler.cached_grammars() == 1);
@@ -249,8 +266,9 @@ TEST_CASE("Threads share compiler, grammars and masks") {
     threads.emplace_back([&, t] {
       std::mt19937 random(t);
       for (int round = 0; round < 40; ++round) {
-        const auto constraint = compiler.make(
-            schema(R"({"type":"object","properties":{"a":{"type":"boolean"},"n)" + std::to_string(round % 5) + R"(":{"type":"integer"}},"required":["a"]})"));
+        const auto constraint =
+            compiler.make(schema(R"({"type":"object","properties":{"a":{"type":"boolean"},"n)" +
+                                 std::to_string(round % 5) + R"(":{"type":"integer"}},"required":["a"]})"));
         for (int step = 0; step < 200; ++step) {
           const auto mask = mask_of(*constraint, 262);
           std::vector<int32_t> ids;

@@ -1,11 +1,13 @@
-// Follows grammars over a vocabulary on lines of JSON, for tests that compare the masks with another implementation.
+// Follows grammars over a vocabulary on lines of JSON, for tests that compare the masks with another
+// implementation.
 //
 //   constrain_tool PATH      PATH: a GGUF, a folder with tokenizer.json, or a .json file with
 //                            {"tokens": [base64, ...], "controls": [id, ...], "end_ids": [id, ...]}
 //
 // Each input line is one of
 //   {"compile": {"kind": "json", "text": ...}}    kinds: json, object, regex, choice (with "choices"), gbnf
-//   {"mask": true}                                the state: allowed ids (base64 of the mask's words), can_end, times in us
+//   {"mask": true}                                the state: allowed ids (base64 of the mask's words),
+//   can_end, times in us
 //   {"accept": [ids]}   {"rollback": n}
 // and gives one line; a refused text gives {"error": ...}.
 #include <chrono>
@@ -82,7 +84,8 @@ std::unique_ptr<vllm::Tokenizer> load(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  return std::make_unique<ListedTokenizer>(vllm::parse_json(text.str(), "the vocabulary", vllm::Status::ModelLoad));
+  return std::make_unique<ListedTokenizer>(
+      vllm::parse_json(text.str(), "the vocabulary", vllm::Status::ModelLoad));
 }
 
 vllm::ConstraintSpec spec_of(const Json& request) {
@@ -109,7 +112,8 @@ class Session {
     if (request.contains("compile")) {
       constraint_ = nullptr;
       std::vector<std::string> warnings;
-      const double took = timed([&] { constraint_ = compiler_.make(spec_of(request["compile"]), &warnings); });
+      const double took =
+          timed([&] { constraint_ = compiler_.make(spec_of(request["compile"]), &warnings); });
       return {{"us", took}, {"warnings", warnings}};
     }
     if (constraint_ == nullptr) return {{"error", "nothing is compiled"}};
@@ -148,7 +152,8 @@ int main(int argc, char** argv) try {
   }
   const auto tokenizer = load(argv[1]);
   Session session(*tokenizer);
-  std::cout << vllm::dump_json({{"vocab_size", tokenizer->vocab_size()}, {"end_ids", tokenizer->end_ids()}}) << std::endl;
+  std::cout << vllm::dump_json({{"vocab_size", tokenizer->vocab_size()}, {"end_ids", tokenizer->end_ids()}})
+            << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     Json out;
     try {

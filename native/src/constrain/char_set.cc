@@ -20,8 +20,8 @@ int encode(int32_t c, uint8_t* out) {
   return 4;
 }
 
-/// Cuts low..high (characters of one UTF-8 length) until the bytes of a piece vary independently: whenever a leading
-/// byte differs, the bytes after it must span 80..BF.
+/// Cuts low..high (characters of one UTF-8 length) until the bytes of a piece vary independently: whenever a
+/// leading byte differs, the bytes after it must span 80..BF.
 void split(int32_t low, int32_t high, std::vector<ByteRanges>& out) {
   for (int32_t last : kLastOfLength) {
     if (low <= last && last < high) {
@@ -63,7 +63,8 @@ void CharSet::add(int32_t low, int32_t high) {
     add(0xe000, high);
     return;
   }
-  const auto first = std::find_if(ranges_.begin(), ranges_.end(), [&](const CharRange& r) { return r.high >= low - 1; });
+  const auto first =
+      std::find_if(ranges_.begin(), ranges_.end(), [&](const CharRange& r) { return r.high >= low - 1; });
   auto last = first;
   while (last != ranges_.end() && last->low <= high + 1) {
     low = std::min(low, last->low);

@@ -28,8 +28,10 @@ std::string key_of(const ConstraintSpec& spec) {
     for (const std::string* text : {&tags.section_begin, &tags.separator, &tags.section_end}) put(key, *text);
     for (const StructuralTag& tag : tags.tags) {
       const TagContent& c = tag.content;
-      key += static_cast<char>('a' + static_cast<int>(c.kind) * 4 + c.loose * 2 + tag.after_number.has_value());
-      for (const std::string* text : {&tag.begin, &tag.end, &c.text, &c.before_name, &c.after_name, &c.after_value}) {
+      key +=
+          static_cast<char>('a' + static_cast<int>(c.kind) * 4 + c.loose * 2 + tag.after_number.has_value());
+      for (const std::string* text :
+           {&tag.begin, &tag.end, &c.text, &c.before_name, &c.after_name, &c.after_value}) {
         put(key, *text);
       }
       put(key, tag.after_number.value_or(""));
@@ -76,7 +78,8 @@ std::shared_ptr<const Grammar> compile(const ConstraintSpec& spec, const TokenTr
 
 }  // namespace
 
-ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids, size_t cache_bytes)
+ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids,
+                                       size_t cache_bytes)
     : trie_(std::make_shared<TokenTrie>(tokenizer, std::move(end_ids))),
       shared_(std::make_shared<LocalMasks>()),
       cache_bytes_(cache_bytes) {
@@ -88,7 +91,8 @@ ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, std::vector<i
 
 ConstraintCompiler::~ConstraintCompiler() = default;
 
-std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec, std::vector<std::string>* warnings) {
+std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec,
+                                                     std::vector<std::string>* warnings) {
   const std::string key = key_of(spec);
   const auto use = [&](const Entry& entry) {
     if (warnings != nullptr) warnings->insert(warnings->end(), entry.warnings.begin(), entry.warnings.end());
@@ -101,7 +105,8 @@ std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec,
       return use(entries_.front());
     }
   }
-  // Without the lock: a slow grammar holds nobody up. Two requests may compile the same one; the later one stays.
+  // Without the lock: a slow grammar holds nobody up. Two requests may compile the same one; the later one
+  // stays.
   Entry entry{key, nullptr, {}};
   entry.matcher = std::make_shared<Matcher>(compile(spec, *trie_, entry.warnings), trie_, shared_);
   auto constraint = use(entry);

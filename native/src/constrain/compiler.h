@@ -48,7 +48,8 @@ struct StructuralTag {
 /// Several tags: section_begin tag (separator tag)* section_end.
 struct StructuralTags {
   enum class Mode : uint8_t {
-    Lazy,      // free text; a trigger in it is the beginning of tags and must go on as such; the text may end any time
+    Lazy,  // free text; a trigger in it is the beginning of tags and must go on as such; the text may end any
+           // time
     Required,  // tags from the first byte on
   };
   Mode mode = Mode::Lazy;
@@ -74,10 +75,12 @@ class ConstraintCompiler {
   static constexpr size_t kCacheBytes = 64 << 20;
 
   /// `end_ids`: the tokens that end an output. The tokenizer is not used after construction.
-  ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids, size_t cache_bytes = kCacheBytes);
+  ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids,
+                     size_t cache_bytes = kCacheBytes);
   ~ConstraintCompiler();
 
-  /// Throws Error(InvalidArgument) with line:column, JSON pointer or reason. `warnings` gets what was loosened or ignored.
+  /// Throws Error(InvalidArgument) with line:column, JSON pointer or reason. `warnings` gets what was
+  /// loosened or ignored.
   std::unique_ptr<Constraint> make(const ConstraintSpec& spec, std::vector<std::string>* warnings = nullptr);
 
   size_t cached_grammars() const;

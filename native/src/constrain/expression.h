@@ -23,7 +23,7 @@ struct Expression {
     Reference,     // the rule with index `rule`
     Tokens,        // one token of ids, whatever its bytes
     FreeText,      // bytes in which none of texts occurs; and any token of ids
-    OtherKey,      // the inside of a JSON string that spells none of texts; escapes only where JSON needs them
+    OtherKey,  // the inside of a JSON string that spells none of texts; escapes only where JSON needs them
   };
   Kind kind = Kind::Sequence;
   int min = 0;
@@ -120,10 +120,10 @@ using Rules = std::vector<Rule>;
 
 /// Bounds that all front ends share. Beyond them a text is refused with the limit's name.
 struct GrammarLimits {
-  static constexpr int kDepth = 256;           // nesting of groups, of schemas
+  static constexpr int kDepth = 256;  // nesting of groups, of schemas
   static constexpr int kRules = 10000;
-  static constexpr int kRepetitions = 2000;    // of one element
-  static constexpr int kStates = 400000;       // of the automaton; copies of a repeated element count each
+  static constexpr int kRepetitions = 2000;  // of one element
+  static constexpr int kStates = 400000;     // of the automaton; copies of a repeated element count each
   static constexpr size_t kTextBytes = 1 << 20;
   static constexpr size_t kChoices = 10000;
 };

@@ -1,4 +1,5 @@
-// The texts that a constraint can be written in. All throw Error(InvalidArgument) for what they do not accept.
+// The texts that a constraint can be written in. All throw Error(InvalidArgument) for what they do not
+// accept.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,7 +24,8 @@ struct JsonStyle {
   bool compact = false;  // as in ConstraintSpec
 };
 /// JSON that fits a schema; appends to `rules` and gives the index of the rule.
-int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings);
+int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules,
+                      std::vector<std::string>& warnings);
 /// Any JSON object; any JSON value.
 int add_json_object(bool compact, Rules& rules);
 int add_json_value(bool compact, Rules& rules);

@@ -11,7 +11,8 @@ namespace {
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view text, const TokenTrie& trie, Rules& rules) : text_(text), trie_(trie), rules_(rules) {}
+  GbnfParser(std::string_view text, const TokenTrie& trie, Rules& rules)
+      : text_(text), trie_(trie), rules_(rules) {}
 
   int parse() {
     if (text_.size() > GrammarLimits::kTextBytes) {
@@ -174,11 +175,13 @@ class GbnfParser {
       element = chars(CharSet::all());
     } else if (c == '(') {
       if (depth >= GrammarLimits::kDepth) {
-        fail(pos_, format("parentheses are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
+        fail(pos_, format("parentheses are nested deeper than the %d levels that are allowed",
+                          GrammarLimits::kDepth));
       }
       ++pos_;
       element = parse_alternatives(depth + 1);
-      if (!take(")")) fail(at_end() ? start : pos_, at_end() ? "this '(' is not closed" : "')' is needed here");
+      if (!take(")"))
+        fail(at_end() ? start : pos_, at_end() ? "this '(' is not closed" : "')' is needed here");
     } else if (c == '<' || (c == '!' && peek(1) == '<')) {
       element = parse_token();
     } else if (c == '*' || c == '+' || c == '?' || c == '{') {
@@ -191,12 +194,13 @@ class GbnfParser {
     return parse_postfixes(std::move(element), depth);
   }
 
-  /// parse_alternatives skips line ends after `::=` and `|`; when a definition follows, the alternative was empty and
-  /// the rule ended on the line before.
+  /// parse_alternatives skips line ends after `::=` and `|`; when a definition follows, the alternative was
+  /// empty and the rule ended on the line before.
   void rewind_to_line_start() {
     size_t at = pos_;
     while (at > 0 && (text_[at - 1] == ' ' || text_[at - 1] == '\t')) --at;
-    if (at == 0 || (text_[at - 1] != '\n' && text_[at - 1] != '\r')) fail(pos_, "a rule must begin on a line of its own");
+    if (at == 0 || (text_[at - 1] != '\n' && text_[at - 1] != '\r'))
+      fail(pos_, "a rule must begin on a line of its own");
     pos_ = at - 1;
   }
 
@@ -229,7 +233,8 @@ class GbnfParser {
       while (peek() >= '0' && peek() <= '9') {
         value = value * 10 + (text_[pos_++] - '0');
         if (value > GrammarLimits::kRepetitions) {
-          fail(start, format("a repetition is larger than the %d that are allowed", GrammarLimits::kRepetitions));
+          fail(start,
+               format("a repetition is larger than the %d that are allowed", GrammarLimits::kRepetitions));
         }
       }
       skip_blanks(true);
@@ -265,7 +270,8 @@ class GbnfParser {
       value = value * 16 + digit;
       ++pos_;
     }
-    if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff)) fail(start, "this escape is no Unicode character");
+    if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff))
+      fail(start, "this escape is no Unicode character");
     return value;
   }
 
@@ -275,15 +281,29 @@ class GbnfParser {
     pos_ += 2;
     if (pos_ > text_.size()) fail(start, "this escape is not complete");
     switch (text_[pos_ - 1]) {
-      case 'n': return '\n';
-      case 'r': return '\r';
-      case 't': return '\t';
-      case 'x': return parse_hex(2, start);
-      case 'u': return parse_hex(4, start);
-      case 'U': return parse_hex(8, start);
-      case '\\': case '"': case '[': case ']': case '\'': case '/': case '-': case '^':
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      case 'x':
+        return parse_hex(2, start);
+      case 'u':
+        return parse_hex(4, start);
+      case 'U':
+        return parse_hex(8, start);
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '\'':
+      case '/':
+      case '-':
+      case '^':
         return text_[pos_ - 1];
-      default: fail(start, "unknown escape " + quote(text_.substr(start, 2)));
+      default:
+        fail(start, "unknown escape " + quote(text_.substr(start, 2)));
     }
   }
 
@@ -320,7 +340,8 @@ class GbnfParser {
     return negated ? set.complement() : set;
   }
 
-  /// `<text>`: the token with that text, the brackets included; `<[id]>`: the token with that id; `!`: any other token.
+  /// `<text>`: the token with that text, the brackets included; `<[id]>`: the token with that id; `!`: any
+  /// other token.
   Expression parse_token() {
     const size_t start = pos_;
     const bool negated = take("!");
@@ -343,7 +364,8 @@ class GbnfParser {
       id = trie_.find(name);
       if (!id) fail(start, "the vocabulary has no token " + quote(name));
     }
-    if (trie_.is_end(*id) && !negated) fail(start, "a token that ends the output cannot be part of a grammar");
+    if (trie_.is_end(*id) && !negated)
+      fail(start, "a token that ends the output cannot be part of a grammar");
     Expression e;
     e.kind = Expression::Kind::Tokens;
     if (!negated) {

@@ -53,6 +53,8 @@ std::vector<bool> Grammar::find_nodes(bool through_text, const std::vector<int>&
 }
 
 void Grammar::analyse(const Rules& rules, const std::vector<int>& canonical) {
+  nullable_ = find_nodes(false, {});
+  refuse_left_recursion(rules);
   const std::vector<bool> productive = find_nodes(true, canonical);
   if (!productive[starts_[root_]]) {
     fail_argument("Rule %s matches no finite text.", quote(rules[root_].name).c_str());
@@ -61,22 +63,21 @@ void Grammar::analyse(const Rules& rules, const std::vector<int>& canonical) {
   for (int n = 0, i = 0; n < node_count(); ++n) {
     for (; i < offsets_[n + 1]; ++i) {
       const Edge& edge = edges_[i];
-      if (!productive[edge.target] || (edge.kind == Edge::Kind::Call && !productive[starts_[edge.arg]])) continue;
+      if (!productive[edge.target] || (edge.kind == Edge::Kind::Call && !productive[starts_[edge.arg]]))
+        continue;
       edges_[kept++] = edge;
     }
     offsets_[n + 1] = static_cast<int32_t>(kept);
   }
   edges_.resize(kept);
   edges_.shrink_to_fit();
-  nullable_ = find_nodes(false, {});
   find_ends();
-  refuse_left_recursion(rules);
   find_classes();
 }
 
 void Grammar::find_ends() {
   ends_.assign(node_count(), false);
-  std::vector<int32_t> open(node_count());  // edges not yet known to lead to ends only
+  std::vector<int32_t> open(node_count());             // edges not yet known to lead to ends only
   std::vector<std::pair<int32_t, int32_t>> backwards;  // target, source of empty edges
   std::vector<int32_t> work;
   for (int n = 0; n < node_count(); ++n) {
@@ -140,8 +141,8 @@ void Grammar::refuse_left_recursion(const Rules& rules) {
   }
   for (int rule = 0; rule < rule_count(); ++rule) {
     if (starts_[rule] < 0 || ranks_[rule] >= 0) continue;
-    // Every rule without a rank is called by one without; going on among those called ends in the cycle or beyond it.
-    // Going back to callers stays in or before it, so look for a rule that reaches itself.
+    // Every rule without a rank is called by one without; going on among those called ends in the cycle or
+    // beyond it. Going back to callers stays in or before it, so look for a rule that reaches itself.
     std::vector<bool> reached(starts_.size(), false);
     work.assign(called[rule].begin(), called[rule].end());
     while (!work.empty()) {

@@ -1,7 +1,8 @@
 // The one form of all constraints: rules over bytes as non-deterministic automata that may call each other.
 //
-// Bytes, because a token may end inside a character. Automata with calls (a recursive transition network), because the
-// parts that repeat (strings, numbers, white space) then cost a byte comparison, and only nesting needs a stack.
+// Bytes, because a token may end inside a character. Automata with calls (a recursive transition network),
+// because the parts that repeat (strings, numbers, white space) then cost a byte comparison, and only nesting
+// needs a stack.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,17 +17,17 @@ namespace vllm {
 struct Edge {
   enum class Kind : uint8_t { Empty, Bytes, Call, Tokens };
   Kind kind;
-  uint8_t low = 0;   // Bytes: low..high
+  uint8_t low = 0;  // Bytes: low..high
   uint8_t high = 0;
-  int32_t arg = 0;   // Call: rule; Tokens: index of a token set
+  int32_t arg = 0;  // Call: rule; Tokens: index of a token set
   int32_t target;
 };
 
 /// Immutable after compile(); safe to share between threads.
 class Grammar {
  public:
-  /// Throws Error(InvalidArgument) when a rule calls itself before any text (its name is given), the grammar matches no
-  /// text at all, or it needs more than GrammarLimits::kStates states.
+  /// Throws Error(InvalidArgument) when a rule calls itself before any text (its name is given), the grammar
+  /// matches no text at all, or it needs more than GrammarLimits::kStates states.
   static std::shared_ptr<const Grammar> compile(const Rules& rules, int root);
 
   int node_count() const { return static_cast<int>(accepts_.size()); }
@@ -46,15 +47,14 @@ class Grammar {
   int rank(int rule) const { return ranks_[rule]; }
   const std::vector<int32_t>& token_set(int index) const { return token_sets_[index]; }
 
-  /// Inside a counted repetition: for the next `bytes` bytes the node behaves as `node` does, whose repetition has no
-  /// count. Lets all copies share most of one node's token mask. `node` is -1 for other nodes.
+  /// Inside a counted repetition: for the next `bytes` bytes the node behaves as `node` does, whose
+  /// repetition has no count. Lets all copies share most of one node's token mask. `node` is -1 for other
+  /// nodes.
   struct Alias {
     int32_t node;
     int32_t bytes;
   };
-  Alias alias(int node) const {
-    return aliases_.empty() ? Alias{-1, 0} : aliases_[node];
-  }
+  Alias alias(int node) const { return aliases_.empty() ? Alias{-1, 0} : aliases_[node]; }
 
   /// Bytes that no edge tells apart are one class.
   int class_count() const { return class_count_; }

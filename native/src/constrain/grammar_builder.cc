@@ -8,7 +8,8 @@
 namespace vllm {
 namespace {
 
-// Rules that match no more than this are copied to where they are called: a call costs more than their few bytes.
+// Rules that match no more than this are copied to where they are called: a call costs more than their few
+// bytes.
 constexpr int64_t kInlineBytes = 16;
 constexpr int64_t kInlineNodes = 80;
 // Repetitions from this count on share token masks between copies.
@@ -52,9 +53,10 @@ std::shared_ptr<const Grammar> GrammarBuilder::build(int root) {
 int GrammarBuilder::new_node() {
   const size_t node = grammar_->accepts_.size();
   if (node >= static_cast<size_t>(GrammarLimits::kStates)) {
-    fail_argument("The grammar needs more than the %d automaton states that are allowed; every copy of a repeated "
-                  "element counts.",
-                  GrammarLimits::kStates);
+    fail_argument(
+        "The grammar needs more than the %d automaton states that are allowed; every copy of a repeated "
+        "element counts.",
+        GrammarLimits::kStates);
   }
   grammar_->accepts_.push_back(false);
   return static_cast<int>(node);
@@ -62,7 +64,8 @@ int GrammarBuilder::new_node() {
 
 void GrammarBuilder::connect(int source, Edge edge) {
   if (edges_.size() >= size_t{4} * GrammarLimits::kStates) {
-    fail_argument("The grammar needs more than the %d automaton edges that are allowed.", 4 * GrammarLimits::kStates);
+    fail_argument("The grammar needs more than the %d automaton edges that are allowed.",
+                  4 * GrammarLimits::kStates);
   }
   edges_.emplace_back(source, edge);
 }
@@ -79,7 +82,8 @@ void GrammarBuilder::char_edges(int source, const CharSet& set, int target, Suff
   for (const ByteRanges& bytes : utf8_ranges(set)) {
     int next = target;
     for (size_t i = bytes.size() - 1; i > 0; --i) {
-      const auto [at, created] = suffixes.try_emplace({target, ByteRanges(bytes.begin() + i, bytes.end())}, 0);
+      const auto [at, created] =
+          suffixes.try_emplace({target, ByteRanges(bytes.begin() + i, bytes.end())}, 0);
       if (created) {
         at->second = new_node();
         byte_edge(at->second, bytes[i].low, bytes[i].high, next);
@@ -167,7 +171,8 @@ int GrammarBuilder::add_literals(std::vector<std::string_view> texts, int source
   std::vector<int> path{source};  // nodes along the text before, one a byte
   std::string_view before;
   for (const std::string_view text : texts) {
-    const size_t common = std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first - text.begin();
+    const size_t common =
+        std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first - text.begin();
     path.resize(common + 1);
     for (size_t i = common; i < text.size(); ++i) {
       const int next = new_node();
@@ -273,7 +278,8 @@ int GrammarBuilder::add_free_text(const Expression& e, int source) {
     if (!e.ids.empty()) token_edge(nodes[s], e.ids, nodes[0]);
     for (int low = 0, high; low < 256; low = high + 1) {
       const int target = step(static_cast<int>(s), static_cast<uint8_t>(low));
-      for (high = low; high < 255 && step(static_cast<int>(s), static_cast<uint8_t>(high + 1)) == target;) ++high;
+      for (high = low; high < 255 && step(static_cast<int>(s), static_cast<uint8_t>(high + 1)) == target;)
+        ++high;
       if (!states[target].complete) byte_edge(nodes[s], low, high, nodes[target]);
     }
   }
@@ -348,7 +354,9 @@ void GrammarBuilder::find_inlined() {
 GrammarBuilder::Extent GrammarBuilder::extent(const Expression& e) const {
   using Kind = Expression::Kind;
   Extent size{0, 1, true};
-  const auto limit = [](Extent s) { return Extent{std::min(s.bytes, kMany), std::min(s.nodes, kMany), s.nullable}; };
+  const auto limit = [](Extent s) {
+    return Extent{std::min(s.bytes, kMany), std::min(s.nodes, kMany), s.nullable};
+  };
   switch (e.kind) {
     case Kind::Sequence:
       for (const Expression& part : e.parts) {
@@ -360,7 +368,8 @@ GrammarBuilder::Extent GrammarBuilder::extent(const Expression& e) const {
       size.nullable = false;
       for (const Expression& part : e.parts) {
         const Extent more = extent(part);
-        size = limit({std::max(size.bytes, more.bytes), size.nodes + more.nodes, size.nullable || more.nullable});
+        size = limit(
+            {std::max(size.bytes, more.bytes), size.nodes + more.nodes, size.nullable || more.nullable});
       }
       return size;
     case Kind::Literal: {

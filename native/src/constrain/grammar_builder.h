@@ -54,7 +54,7 @@ class GrammarBuilder {
   std::shared_ptr<Grammar> grammar_;
   std::vector<std::pair<int, Edge>> edges_;
   std::vector<bool> inlined_;
-  std::vector<int> queue_;  // rules that are called and not built yet
+  std::vector<int> queue_;      // rules that are called and not built yet
   std::vector<int> canonical_;  // first nodes of loops that exist for Grammar::alias only
 };
 

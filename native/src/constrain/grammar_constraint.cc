@@ -87,7 +87,8 @@ bool GrammarConstraint::is_dead() { return !terminated_ && !can_end() && allowed
 
 std::string GrammarConstraint::error() const {
   if (terminated_ || can_end() || matcher_->mask(state())->count() > 0) return {};
-  if (matcher_->exhausted()) return "The grammar cannot continue: it is too ambiguous to be followed further.";
+  if (matcher_->exhausted())
+    return "The grammar cannot continue: it is too ambiguous to be followed further.";
   return "The grammar cannot continue: no token of the vocabulary spells what it needs next.";
 }
 

@@ -4,9 +4,11 @@ namespace vllm {
 namespace {
 
 // RFC 3339; the day fits the month, and February has 29 days in any year.
-#define VLLM_DATE                                                                                  \
-  "\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|[12]\\d))"
-#define VLLM_TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:(?:[0-5]\\d|60)(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define VLLM_DATE                                                                                            \
+  "\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|[" \
+  "12]\\d))"
+#define VLLM_TIME \
+  "(?:[01]\\d|2[0-3]):[0-5]\\d:(?:[0-5]\\d|60)(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define VLLM_OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define VLLM_IPV4 VLLM_OCTET "(?:\\." VLLM_OCTET "){3}"
 #define VLLM_HEX "[0-9a-fA-F]"
@@ -27,17 +29,18 @@ constexpr Format kFormats[] = {
     {"date-time", "^" VLLM_DATE "[Tt]" VLLM_TIME "$"},
     // RFC 3339, appendix A.
     {"duration",
-     "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|"
+     "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:"
+     "\\d+S)?|"
      "\\d+S))?|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
     {"uuid", "^" VLLM_HEX "{8}-" VLLM_HEX "{4}-" VLLM_HEX "{4}-" VLLM_HEX "{4}-" VLLM_HEX "{12}$"},
     {"ipv4", "^" VLLM_IPV4 "$"},
     // RFC 3986, IPv6address.
-    {"ipv6",
-     "^(?:(?:" VLLM_H16 ":){6}" VLLM_LS32 "|::(?:" VLLM_H16 ":){5}" VLLM_LS32 "|(?:" VLLM_H16 ")?::(?:" VLLM_H16
-     ":){4}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,1}" VLLM_H16 ")?::(?:" VLLM_H16 ":){3}" VLLM_LS32 "|(?:(?:" VLLM_H16
-     ":){0,2}" VLLM_H16 ")?::(?:" VLLM_H16 ":){2}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,3}" VLLM_H16 ")?::" VLLM_H16
-     ":" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,4}" VLLM_H16 ")?::" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,5}" VLLM_H16
-     ")?::" VLLM_H16 "|(?:(?:" VLLM_H16 ":){0,6}" VLLM_H16 ")?::)$"},
+    {"ipv6", "^(?:(?:" VLLM_H16 ":){6}" VLLM_LS32 "|::(?:" VLLM_H16 ":){5}" VLLM_LS32 "|(?:" VLLM_H16
+             ")?::(?:" VLLM_H16 ":){4}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,1}" VLLM_H16 ")?::(?:" VLLM_H16
+             ":){3}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,2}" VLLM_H16 ")?::(?:" VLLM_H16 ":){2}" VLLM_LS32
+             "|(?:(?:" VLLM_H16 ":){0,3}" VLLM_H16 ")?::" VLLM_H16 ":" VLLM_LS32 "|(?:(?:" VLLM_H16
+             ":){0,4}" VLLM_H16 ")?::" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,5}" VLLM_H16 ")?::" VLLM_H16
+             "|(?:(?:" VLLM_H16 ":){0,6}" VLLM_H16 ")?::)$"},
     {"email", "^" VLLM_ATEXT "+(?:\\." VLLM_ATEXT "+)*@" VLLM_LABEL "(?:\\." VLLM_LABEL ")*$"},
     {"hostname", "^" VLLM_LABEL "(?:\\." VLLM_LABEL ")*$"},
     {"uri", "^[a-zA-Z][a-zA-Z0-9+.-]*:" VLLM_URI_CHAR "+(?:#" VLLM_URI_CHAR "*)?$"},

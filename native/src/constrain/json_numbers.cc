@@ -36,7 +36,8 @@ Expression same_length(std::string_view low, std::string_view high) {
   std::vector<Expression> ways;
   ways.push_back(sequence(digit(low[0], low[0]), at_least(low.substr(1))));
   ways.push_back(sequence(digit(high[0], high[0]), at_most(high.substr(1))));
-  if (low[0] + 1 < high[0]) ways.push_back(sequence(digit(low[0] + 1, high[0] - 1), any_digits(low.size() - 1)));
+  if (low[0] + 1 < high[0])
+    ways.push_back(sequence(digit(low[0] + 1, high[0] - 1), any_digits(low.size() - 1)));
   return alternatives(std::move(ways));
 }
 
@@ -50,7 +51,8 @@ Expression naturals(uint64_t low, std::optional<uint64_t> high) {
   ways.push_back(low == 0 ? digit('0', '9') : at_least(first));
   const size_t shorter = high ? last.size() - 1 : 0;  // longest length that any digits fill
   if (!high) {
-    ways.push_back(sequence(digit('1', '9'), repeat(digit('0', '9'), static_cast<int>(first.size()), kUnbounded)));
+    ways.push_back(
+        sequence(digit('1', '9'), repeat(digit('0', '9'), static_cast<int>(first.size()), kUnbounded)));
   } else {
     for (size_t size = first.size() + 1; size <= shorter; ++size) {
       ways.push_back(sequence(digit('1', '9'), any_digits(size - 1)));
@@ -63,9 +65,12 @@ Expression naturals(uint64_t low, std::optional<uint64_t> high) {
 uint64_t magnitude(int64_t n) { return n < 0 ? -static_cast<uint64_t>(n) : static_cast<uint64_t>(n); }
 
 /// Numbers from low on, to high where given, none of them below zero.
-Expression positive_numbers(uint64_t low, bool low_excluded, std::optional<uint64_t> high, bool high_excluded) {
+Expression positive_numbers(uint64_t low, bool low_excluded, std::optional<uint64_t> high,
+                            bool high_excluded) {
   const auto zeros = [] { return optional(sequence(literal("."), repeat(digit('0', '0'), 1, kUnbounded))); };
-  const auto fraction = [] { return optional(sequence(literal("."), repeat(digit('0', '9'), 1, kUnbounded))); };
+  const auto fraction = [] {
+    return optional(sequence(literal("."), repeat(digit('0', '9'), 1, kUnbounded)));
+  };
   const auto nonzero = [] {
     return sequence(literal("."), star(digit('0', '0')), digit('1', '9'), star(digit('0', '9')));
   };
@@ -92,7 +97,8 @@ Expression integers_between(std::optional<int64_t> low, std::optional<int64_t> h
   }
   if (!low || *low < 0) {
     const uint64_t first = high && *high < 0 ? magnitude(*high) : 1;
-    ways.push_back(sequence(literal("-"), naturals(first, low ? std::optional(magnitude(*low)) : std::nullopt)));
+    ways.push_back(
+        sequence(literal("-"), naturals(first, low ? std::optional(magnitude(*low)) : std::nullopt)));
   }
   return alternatives(std::move(ways));
 }
@@ -102,13 +108,15 @@ Expression numbers_between(const NumberBounds& b) {
   if (!b.high || *b.high >= 0) {
     const bool positive = b.low && *b.low >= 0;
     ways.push_back(positive_numbers(positive ? magnitude(*b.low) : 0, positive && b.low_excluded,
-                                    b.high ? std::optional(magnitude(*b.high)) : std::nullopt, b.high_excluded));
+                                    b.high ? std::optional(magnitude(*b.high)) : std::nullopt,
+                                    b.high_excluded));
   }
   if (!b.low || *b.low < 0) {
     const bool negative = b.high && *b.high < 0;
-    ways.push_back(sequence(
-        literal("-"), positive_numbers(negative ? magnitude(*b.high) : 0, !negative || b.high_excluded,
-                                       b.low ? std::optional(magnitude(*b.low)) : std::nullopt, b.low_excluded)));
+    ways.push_back(
+        sequence(literal("-"),
+                 positive_numbers(negative ? magnitude(*b.high) : 0, !negative || b.high_excluded,
+                                  b.low ? std::optional(magnitude(*b.low)) : std::nullopt, b.low_excluded)));
   }
   return alternatives(std::move(ways));
 }

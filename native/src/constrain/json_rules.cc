@@ -26,7 +26,8 @@ Expression JsonRules::space() {
 }
 
 Expression JsonRules::string() {
-  return shared("JSON string", [] { return sequence(literal("\""), star(json_string_char()), literal("\"")); });
+  return shared("JSON string",
+                [] { return sequence(literal("\""), star(json_string_char()), literal("\"")); });
 }
 
 Expression JsonRules::number() {

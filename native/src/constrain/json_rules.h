@@ -12,7 +12,8 @@ class JsonRules {
   /// `compact`: no white space between the tokens of JSON. One choice for all of `rules`.
   JsonRules(Rules& rules, bool compact) : rules_(rules), compact_(compact) {}
 
-  /// The rule with this name, which `body` makes when it is not there yet. `body` must not refer to the rule itself.
+  /// The rule with this name, which `body` makes when it is not there yet. `body` must not refer to the rule
+  /// itself.
   Expression shared(const std::string& name, const std::function<Expression()>& body);
 
   Expression space();

@@ -16,10 +16,22 @@ namespace {
 constexpr const char* kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 /// Keywords that a grammar cannot follow.
-constexpr const char* kRefused[] = {
-    "not", "if", "then", "else", "contains", "minContains", "maxContains", "dependentSchemas", "dependentRequired",
-    "dependencies", "unevaluatedProperties", "unevaluatedItems", "patternProperties", "propertyNames", "$dynamicRef",
-    "$recursiveRef"};
+constexpr const char* kRefused[] = {"not",
+                                    "if",
+                                    "then",
+                                    "else",
+                                    "contains",
+                                    "minContains",
+                                    "maxContains",
+                                    "dependentSchemas",
+                                    "dependentRequired",
+                                    "dependencies",
+                                    "unevaluatedProperties",
+                                    "unevaluatedItems",
+                                    "patternProperties",
+                                    "propertyNames",
+                                    "$dynamicRef",
+                                    "$recursiveRef"};
 
 Json parse_schema_text(std::string_view text) {
   if (text.size() > GrammarLimits::kTextBytes) {
@@ -58,8 +70,13 @@ std::string json_quoted(std::string_view text) { return "\"" + json_string_body(
 
 }  // namespace
 
-SchemaParser::SchemaParser(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings)
-    : document_(parse_schema_text(text)), style_(style), rules_(rules), json_(rules, style.compact), warnings_(warnings) {}
+SchemaParser::SchemaParser(std::string_view text, JsonStyle style, Rules& rules,
+                           std::vector<std::string>& warnings)
+    : document_(parse_schema_text(text)),
+      style_(style),
+      rules_(rules),
+      json_(rules, style.compact),
+      warnings_(warnings) {}
 
 int SchemaParser::parse() {
   // Rules of several schemas share one grammar: names are per schema, indices are not.
@@ -68,7 +85,8 @@ int SchemaParser::parse() {
 
 int SchemaParser::new_rule(const std::string& name, Expression body) {
   if (rules_.size() >= static_cast<size_t>(GrammarLimits::kRules)) {
-    fail_limit(name, format("the schema needs more than the %d rules that are allowed", GrammarLimits::kRules));
+    fail_limit(name,
+               format("the schema needs more than the %d rules that are allowed", GrammarLimits::kRules));
   }
   rules_.push_back({name, std::move(body)});
   return static_cast<int>(rules_.size()) - 1;
@@ -86,7 +104,8 @@ void SchemaParser::fail_limit(const std::string& at, const std::string& what) {
 Expression SchemaParser::visit_reference(const std::string& ref, const std::string& at) {
   std::string pointer;
   const Json& target = document_.resolve(ref, at, pointer);
-  if (const auto known = references_.find(pointer); known != references_.end()) return reference(known->second);
+  if (const auto known = references_.find(pointer); known != references_.end())
+    return reference(known->second);
   const int rule = new_rule(pointer, {});
   references_.emplace(pointer, rule);
   Expression body = visit(target, pointer);
@@ -96,7 +115,8 @@ Expression SchemaParser::visit_reference(const std::string& ref, const std::stri
 
 Expression SchemaParser::visit(const Json& schema, const std::string& at) {
   if (depth_ >= GrammarLimits::kDepth) {
-    fail_limit(at, format("schemas are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
+    fail_limit(
+        at, format("schemas are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
   }
   struct Level {
     int& depth;
@@ -171,7 +191,8 @@ std::vector<std::string> SchemaParser::types_of(const Json& schema, const std::s
     const auto any = [&](std::initializer_list<const char*> keywords) {
       return std::any_of(keywords.begin(), keywords.end(), [&](const char* k) { return schema.contains(k); });
     };
-    if (any({"properties", "required", "additionalProperties", "minProperties", "maxProperties"})) add("object");
+    if (any({"properties", "required", "additionalProperties", "minProperties", "maxProperties"}))
+      add("object");
     if (any({"items", "prefixItems", "additionalItems", "minItems", "maxItems"})) add("array");
     if (any({"minLength", "maxLength", "pattern"}) ||
         (schema.contains("format") && schema["format"].is_string() &&
@@ -186,7 +207,8 @@ std::vector<std::string> SchemaParser::types_of(const Json& schema, const std::s
     return types;
   }
   for (const Json& type : found->is_array() ? *found : Json::array({*found})) {
-    if (!type.is_string() || std::find(std::begin(kTypes), std::end(kTypes), type.get<std::string>()) == std::end(kTypes)) {
+    if (!type.is_string() ||
+        std::find(std::begin(kTypes), std::end(kTypes), type.get<std::string>()) == std::end(kTypes)) {
       fail_schema(at + "/type", "unknown type " + quote(dump_json(type)));
     }
     add(type.get<std::string>());
@@ -198,7 +220,8 @@ std::vector<std::string> SchemaParser::types_of(const Json& schema, const std::s
 
 Expression SchemaParser::visit_branches(const Json& schema, const char* keyword, const std::string& at) {
   const std::string place = at + "/" + keyword;
-  if (!schema[keyword].is_array() || schema[keyword].empty()) fail_schema(place, format("'%s' is no list of schemas", keyword));
+  if (!schema[keyword].is_array() || schema[keyword].empty())
+    fail_schema(place, format("'%s' is no list of schemas", keyword));
   const bool beside = restricts(schema, {keyword});
   Json base = schema;
   base.erase(keyword);
@@ -208,6 +231,8 @@ Expression SchemaParser::visit_branches(const Json& schema, const char* keyword,
     const Json& branch = schema[keyword][i];
     if (branch == false) continue;
     if (!beside) {
+      if (branch.is_object() && branch.contains("allOf") && document_.flatten(branch, branch_at) == false)
+        continue;
       ways.push_back(visit(branch, branch_at));
       continue;
     }
@@ -231,7 +256,8 @@ Expression SchemaParser::visit_values(const Json& schema, const std::string& at)
   const std::string place = at + (is_enum ? "/enum" : "/const");
   if (!values.is_array() || values.empty()) fail_schema(place, "'enum' is no list of values");
   if (values.size() > GrammarLimits::kChoices) {
-    fail_limit(place, format("there are %zu values, allowed are %zu", values.size(), GrammarLimits::kChoices));
+    fail_limit(place,
+               format("there are %zu values, allowed are %zu", values.size(), GrammarLimits::kChoices));
   }
   std::vector<Expression> ways;
   for (const Json& value : values) {
@@ -252,18 +278,23 @@ bool SchemaParser::fits(const Json& value, const Json& schema, const std::string
   };
   if (schema.contains("type")) {
     const std::vector<std::string> types = types_of(schema, at);
-    const auto is = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
+    const auto is = [&](const char* type) {
+      return std::find(types.begin(), types.end(), type) != types.end();
+    };
     const bool integral = value.is_number() && value.get<double>() == std::floor(value.get<double>());
     const bool fit = (value.is_object() && is("object")) || (value.is_array() && is("array")) ||
                      (value.is_string() && is("string")) || (value.is_boolean() && is("boolean")) ||
-                     (value.is_null() && is("null")) || (value.is_number() && is("number")) || (integral && is("integer"));
+                     (value.is_null() && is("null")) || (value.is_number() && is("number")) ||
+                     (integral && is("integer"));
     if (!fit) return false;
   }
-  if (value.is_object()) refuse({"properties", "required", "additionalProperties", "minProperties", "maxProperties"});
+  if (value.is_object())
+    refuse({"properties", "required", "additionalProperties", "minProperties", "maxProperties"});
   if (value.is_array()) refuse({"items", "prefixItems", "additionalItems", "minItems", "maxItems"});
   if (value.is_string()) refuse({"pattern"});
   if (value.is_number()) refuse({"multipleOf"});
-  if (unchecked != nullptr) fail_schema(at, format("'%s' beside 'enum' or 'const' is not supported", unchecked));
+  if (unchecked != nullptr)
+    fail_schema(at, format("'%s' beside 'enum' or 'const' is not supported", unchecked));
   if (value.is_string()) {
     const std::string& text = value.get_ref<const std::string&>();
     const auto length = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
@@ -332,7 +363,8 @@ Expression SchemaParser::visit_string(const Json& schema, const std::string& at)
   if (max != kUnbounded && max < min) fail_schema(at, "'maxLength' is less than 'minLength'");
   if (!name.empty()) {
     if (min > 0 || max != kUnbounded) {
-      fail_schema(at + "/" + name, "'" + name + "' together with 'minLength' or 'maxLength' is not supported");
+      fail_schema(at + "/" + name,
+                  "'" + name + "' together with 'minLength' or 'maxLength' is not supported");
     }
     return json_.shared("JSON string like " + pattern, [&] {
       try {
@@ -366,9 +398,11 @@ Expression SchemaParser::visit_number(const Json& schema, bool integer, const st
     }
     if (!found->is_number()) fail_schema(place, format("'%s' is no number", key));
     const double value = found->get<double>();
-    if (!(std::abs(value) < 1e15)) fail_schema(place, format("'%s' is %g, needed is a number below 1e15", key, value));
+    if (!(std::abs(value) < 1e15))
+      fail_schema(place, format("'%s' is %g, needed is a number below 1e15", key, value));
     const double whole = is_low ? std::ceil(value) : std::floor(value);
-    if (whole != value && !integer) fail_schema(place, format("'%s' of a number that is no integer is not supported", key));
+    if (whole != value && !integer)
+      fail_schema(place, format("'%s' of a number that is no integer is not supported", key));
     const bool apart = excluded && whole == value;
     const auto n = static_cast<int64_t>(whole);
     std::optional<int64_t>& mine = is_low ? bounds.low : bounds.high;
@@ -391,15 +425,18 @@ Expression SchemaParser::visit_number(const Json& schema, bool integer, const st
     bounds.low_excluded = bounds.high_excluded = false;
   }
   if (bounds.low && bounds.high &&
-      (*bounds.low > *bounds.high || (*bounds.low == *bounds.high && (bounds.low_excluded || bounds.high_excluded)))) {
+      (*bounds.low > *bounds.high ||
+       (*bounds.low == *bounds.high && (bounds.low_excluded || bounds.high_excluded)))) {
     fail_schema(at, "no number lies between its bounds");
   }
-  const auto text = [](const std::optional<int64_t>& bound) { return bound ? std::to_string(*bound) : std::string("any"); };
-  const std::string name = format("JSON %s %s%s to %s%s", integer ? "integer" : "number", bounds.low_excluded ? ">" : "",
-                                  text(bounds.low).c_str(), bounds.high_excluded ? "<" : "", text(bounds.high).c_str());
-  return json_.shared(name, [&] {
-    return integer ? integers_between(bounds.low, bounds.high) : numbers_between(bounds);
-  });
+  const auto text = [](const std::optional<int64_t>& bound) {
+    return bound ? std::to_string(*bound) : std::string("any");
+  };
+  const std::string name =
+      format("JSON %s %s%s to %s%s", integer ? "integer" : "number", bounds.low_excluded ? ">" : "",
+             text(bounds.low).c_str(), bounds.high_excluded ? "<" : "", text(bounds.high).c_str());
+  return json_.shared(
+      name, [&] { return integer ? integers_between(bounds.low, bounds.high) : numbers_between(bounds); });
 }
 
 Expression SchemaParser::visit_array(const Json& schema, const std::string& at) {
@@ -450,7 +487,8 @@ Expression SchemaParser::visit_array(const Json& schema, const std::string& at) 
   return reference(new_rule(at, json_.enclosed("[", prefix_of(std::move(parts), needed), min == 0, "]")));
 }
 
-std::vector<SchemaParser::Property> SchemaParser::properties_of(const Json& schema, const std::string& at) const {
+std::vector<SchemaParser::Property> SchemaParser::properties_of(const Json& schema,
+                                                                const std::string& at) const {
   static const Json kAny = true;
   std::set<std::string> required;
   std::vector<std::string> order;
@@ -472,9 +510,11 @@ std::vector<SchemaParser::Property> SchemaParser::properties_of(const Json& sche
   for (const std::string& name : order) {
     if (!required.contains(name)) continue;
     if (additional != schema.end() && *additional == false) {
-      fail_schema(at + "/required", quote(name) + " is required, but neither among 'properties' nor allowed beside them");
+      fail_schema(at + "/required",
+                  quote(name) + " is required, but neither among 'properties' nor allowed beside them");
     }
-    list.push_back({name, additional != schema.end() ? &*additional : &kAny, true, at + "/additionalProperties"});
+    list.push_back(
+        {name, additional != schema.end() ? &*additional : &kAny, true, at + "/additionalProperties"});
   }
   return list;
 }
@@ -493,10 +533,12 @@ Expression SchemaParser::visit_object(const Json& schema, const std::string& at)
     if (property.required) fail_schema(property.at, quote(property.name) + " is required, but fits no value");
     return true;
   });
-  const auto needed = std::count_if(properties.begin(), properties.end(), [](const Property& p) { return p.required; });
+  const auto needed =
+      std::count_if(properties.begin(), properties.end(), [](const Property& p) { return p.required; });
   const bool map = open && taken.empty();
   if (min > needed && !(map && min == 1)) {
-    fail_schema(at + "/minProperties", "'minProperties' beyond the number of required properties is not supported");
+    fail_schema(at + "/minProperties",
+                "'minProperties' beyond the number of required properties is not supported");
   }
   if (max != kUnbounded && !map && (open || static_cast<size_t>(max) < properties.size())) {
     fail_schema(at + "/maxProperties", "'maxProperties' beside 'properties' is not supported");
@@ -515,14 +557,17 @@ Expression SchemaParser::visit_object(const Json& schema, const std::string& at)
       other.texts = taken;
       key = sequence(literal("\""), reference(new_rule(at, std::move(other))), literal("\""));
     }
-    Expression value = additional == schema.end() ? json_.value() : visit(*additional, at + "/additionalProperties");
-    extra = reference(new_rule(at + "/additionalProperties", sequence(std::move(key), json_.colon(), std::move(value))));
+    Expression value =
+        additional == schema.end() ? json_.value() : visit(*additional, at + "/additionalProperties");
+    extra = reference(
+        new_rule(at + "/additionalProperties", sequence(std::move(key), json_.colon(), std::move(value))));
   }
   bool may_be_empty = min == 0;
   Expression inside;
   if (map) {
     if (max == 0) return sequence(literal("{"), json_.space(), literal("}"));
-    inside = sequence(extra, repeat(sequence(json_.comma(), extra), 0, max == kUnbounded ? kUnbounded : max - 1));
+    inside =
+        sequence(extra, repeat(sequence(json_.comma(), extra), 0, max == kUnbounded ? kUnbounded : max - 1));
   } else {
     if (properties.empty() && !open) return sequence(literal("{"), json_.space(), literal("}"));
     inside = members(properties, open ? &extra : nullptr, may_be_empty, at);
@@ -531,8 +576,8 @@ Expression SchemaParser::visit_object(const Json& schema, const std::string& at)
 }
 
 /// In order: every required property, any of the others, then extras; commas between those that are there.
-Expression SchemaParser::members(const std::vector<Property>& properties, const Expression* extra, bool& may_be_empty,
-                                 const std::string& at) {
+Expression SchemaParser::members(const std::vector<Property>& properties, const Expression* extra,
+                                 bool& may_be_empty, const std::string& at) {
   const size_t count = properties.size();
   size_t first_required = 0;
   while (first_required < count && !properties[first_required].required) ++first_required;
@@ -540,8 +585,10 @@ Expression SchemaParser::members(const std::vector<Property>& properties, const 
   // What can come first is met twice: as the first member and behind another one.
   std::vector<Expression> member(count);
   for (size_t i = 0; i < count; ++i) {
-    member[i] = sequence(literal(json_quoted(properties[i].name)), json_.colon(), visit(*properties[i].schema, properties[i].at));
-    if (first_required > 0 && i <= first_required) member[i] = reference(new_rule(properties[i].at, std::move(member[i])));
+    member[i] = sequence(literal(json_quoted(properties[i].name)), json_.colon(),
+                         visit(*properties[i].schema, properties[i].at));
+    if (first_required > 0 && i <= first_required)
+      member[i] = reference(new_rule(properties[i].at, std::move(member[i])));
   }
   const auto behind = [&](size_t i) {
     Expression e = sequence(json_.comma(), member[i]);
@@ -565,7 +612,8 @@ Expression SchemaParser::members(const std::vector<Property>& properties, const 
   return alternatives(std::move(ways));
 }
 
-int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules, std::vector<std::string>& warnings) {
+int parse_json_schema(std::string_view text, JsonStyle style, Rules& rules,
+                      std::vector<std::string>& warnings) {
   return SchemaParser(text, style, rules, warnings).parse();
 }
 

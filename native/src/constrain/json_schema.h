@@ -1,8 +1,9 @@
 // JSON Schema (draft 2020-12 and what older drafts and OpenAPI call otherwise) to expressions.
 //
-// Choices where the standard leaves more than a grammar should: keys come in the schema's order; an object with
-// `properties` and without `additionalProperties` is closed; `oneOf` is a union; keywords of one type without `type`
-// mean that type; strings of `enum`, `const` and `pattern` and extra keys are spelt with no needless escapes.
+// Choices where the standard leaves more than a grammar should: keys come in the schema's order; an object
+// with `properties` and without `additionalProperties` is closed; `oneOf` is a union; keywords of one type
+// without `type` mean that type; strings of `enum`, `const` and `pattern` and extra keys are spelt with no
+// needless escapes.
 #pragma once
 #include <map>
 #include <string>

@@ -25,11 +25,11 @@ CharSet json_raw_chars() { return CharSet{{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}.c
 
 Expression json_string_char() {
   Expression d = chars({{'d', 'd'}, {'D', 'D'}});
-  Expression lone = any_of(
-      sequence(chars({{'0', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}}), repeat(hex_digit(), 3, 3)),
-      sequence(d, chars({{'0', '7'}}), repeat(hex_digit(), 2, 2)));
-  Expression pair = sequence(d, chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), repeat(hex_digit(), 2, 2), literal("\\u"), d,
-                             chars({{'c', 'f'}, {'C', 'F'}}), repeat(hex_digit(), 2, 2));
+  Expression lone = any_of(sequence(chars({{'0', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}}),
+                                    repeat(hex_digit(), 3, 3)),
+                           sequence(d, chars({{'0', '7'}}), repeat(hex_digit(), 2, 2)));
+  Expression pair = sequence(d, chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), repeat(hex_digit(), 2, 2),
+                             literal("\\u"), d, chars({{'c', 'f'}, {'C', 'F'}}), repeat(hex_digit(), 2, 2));
   CharSet simple{{'/', '/'}};
   for (const char c : kShortEscapes) simple.add(c, c);
   return any_of(chars(json_raw_chars()),
@@ -42,11 +42,13 @@ Expression json_integer() {
 
 Expression json_number() {
   return sequence(json_integer(), optional(sequence(literal("."), digits(1))),
-                  optional(sequence(chars({{'e', 'e'}, {'E', 'E'}}), optional(chars({{'+', '+'}, {'-', '-'}})), digits(1))));
+                  optional(sequence(chars({{'e', 'e'}, {'E', 'E'}}),
+                                    optional(chars({{'+', '+'}, {'-', '-'}})), digits(1))));
 }
 
 Expression json_space() {
-  return optional(any_of(literal(" "), sequence(repeat(literal("\n"), 1, 2), repeat(chars({{' ', ' '}, {'\t', '\t'}}), 0, 40))));
+  return optional(any_of(
+      literal(" "), sequence(repeat(literal("\n"), 1, 2), repeat(chars({{' ', ' '}, {'\t', '\t'}}), 0, 40))));
 }
 
 std::string json_string_body(std::string_view text) {

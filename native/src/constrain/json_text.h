@@ -16,8 +16,8 @@ Expression json_string_char();
 Expression json_integer();
 /// An integer with optional fraction and exponent.
 Expression json_number();
-/// White space between tokens: nothing, one space, or one or two line ends followed by up to 40 spaces or tabs. Bounded,
-/// so that a model that prefers blanks gets on.
+/// White space between tokens: nothing, one space, or one or two line ends followed by up to 40 spaces or
+/// tabs. Bounded, so that a model that prefers blanks gets on.
 Expression json_space();
 
 /// The inside of the shortest JSON string for `text`: escapes only for `"`, `\` and control characters.
@@ -29,7 +29,8 @@ std::string json_string_unit(std::string_view body, size_t pos);
 /// The character that the UTF-8 in `bytes` spells.
 int32_t decode_character(std::string_view bytes);
 
-/// One character of `set` inside a JSON string: raw, or where that is not possible escaped as json_string_body does.
+/// One character of `set` inside a JSON string: raw, or where that is not possible escaped as
+/// json_string_body does.
 Expression json_spelling(const CharSet& set);
 
 }  // namespace vllm

@@ -40,7 +40,11 @@ bool TokenSet::contains(int32_t id) const {
 
 Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
                  std::shared_ptr<LocalMasks> shared)
-    : grammar_(std::move(grammar)), trie_(std::move(trie)), shared_(std::move(shared)), space_(grammar_), initial_(space_.initial()) {
+    : grammar_(std::move(grammar)),
+      trie_(std::move(trie)),
+      shared_(std::move(shared)),
+      space_(grammar_),
+      initial_(space_.initial()) {
   bits_.resize((trie_->vocab_size() + 31) / 32);
   exhausted_ = space_.exhausted();
 }
@@ -152,7 +156,8 @@ std::string Matcher::shape_of(int32_t state) {
   constexpr int kManyBytes = 64;
   constexpr size_t kMaxStates = 100;
   int allowed = 0;
-  for (int byte = 0; byte < 256; ++byte) allowed += space_.next(state, static_cast<uint8_t>(byte)) != StateSpace::kDead;
+  for (int byte = 0; byte < 256; ++byte)
+    allowed += space_.next(state, static_cast<uint8_t>(byte)) != StateSpace::kDead;
   if (allowed < kManyBytes) return {};
   std::string shape;
   std::vector<int32_t> states{StateSpace::kDead, state};
@@ -204,7 +209,8 @@ void Matcher::walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uin
   state_stack_[base] = state;
   for (uint32_t n = root + 1; n < end;) {
     const TokenTrie::Node& node = nodes[n];
-    const int32_t next = node.longest <= skip_bytes ? StateSpace::kDead : space_.next(state_stack_[node.depth - 1], node.byte);
+    const int32_t next =
+        node.longest <= skip_bytes ? StateSpace::kDead : space_.next(state_stack_[node.depth - 1], node.byte);
     if (next == StateSpace::kDead) {
       n = node.skip;
       continue;

@@ -40,8 +40,8 @@ struct LocalMask {
   std::vector<uint32_t> leaving;  // trie nodes where the rule may end although tokens go on
 };
 
-/// Local masks that the grammars of one vocabulary share, by what they match: the inside of a JSON string is in most
-/// grammars, and allows most of the vocabulary. Thread-safe.
+/// Local masks that the grammars of one vocabulary share, by what they match: the inside of a JSON string is
+/// in most grammars, and allows most of the vocabulary. Thread-safe.
 class LocalMasks {
  public:
   std::shared_ptr<const LocalMask> find(const std::string& shape) const;
@@ -69,8 +69,8 @@ class Matcher {
   /// True when states were cut because the grammar was too ambiguous there.
   bool exhausted() const;
 
-  /// Another matcher of the grammar once this one has collected more states than it should, else null. The states of
-  /// the two have different numbers.
+  /// Another matcher of the grammar once this one has collected more states than it should, else null. The
+  /// states of the two have different numbers.
   std::shared_ptr<Matcher> successor(size_t limit);
 
   /// Computes the mask behind a beginning of the text, so that it is known when it is needed.
@@ -83,11 +83,11 @@ class Matcher {
  private:
   const LocalMask& local(int32_t node);
   LocalMask compute_local(int32_t node);
-  /// The automaton from `state` on as text, equal for equal languages of equal form; empty when it is large, or allows
-  /// so few bytes that its mask is quickly computed.
+  /// The automaton from `state` on as text, equal for equal languages of equal form; empty when it is large,
+  /// or allows so few bytes that its mask is quickly computed.
   std::string shape_of(int32_t state);
-  /// Marks in `bits_` the tokens longer than `skip_bytes` below `root` that `state` (at `root`) allows; trie nodes deeper
-  /// than that where the state leaves are appended to `leaving`.
+  /// Marks in `bits_` the tokens longer than `skip_bytes` below `root` that `state` (at `root`) allows; trie
+  /// nodes deeper than that where the state leaves are appended to `leaving`.
   void walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uint32_t>* leaving);
   template <typename Compute>
   auto limited(Compute&& compute);

@@ -26,12 +26,14 @@ class RegexParser {
 
   std::vector<Alternative> parse() {
     if (text_.size() > GrammarLimits::kTextBytes) {
-      fail_argument("The regular expression has %zu bytes, allowed are %zu.", text_.size(), GrammarLimits::kTextBytes);
+      fail_argument("The regular expression has %zu bytes, allowed are %zu.", text_.size(),
+                    GrammarLimits::kTextBytes);
     }
     if (const size_t bad = find_invalid_utf8(text_); bad != std::string_view::npos) {
       fail(bad, "it is no valid UTF-8 here");
     }
-    if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) fail(nul, "it holds a NUL character");
+    if (const size_t nul = text_.find('\0'); nul != std::string_view::npos)
+      fail(nul, "it holds a NUL character");
     std::vector<Alternative> list = parse_alternatives(0);
     if (!at_end()) fail(pos_, "this ')' closes nothing");
     return list;
@@ -48,7 +50,8 @@ class RegexParser {
         ++column;
       }
     }
-    fail_argument("Regular expression %s, %zu:%zu: %s.", quote(text_, 60).c_str(), line, column, what.c_str());
+    fail_argument("Regular expression %s, %zu:%zu: %s.", quote(text_, 60).c_str(), line, column,
+                  what.c_str());
   }
 
   bool at_end() const { return pos_ >= text_.size(); }
@@ -110,7 +113,8 @@ class RegexParser {
 
   std::vector<Alternative> parse_group(int depth, size_t start) {
     if (depth >= GrammarLimits::kDepth) {
-      fail(start, format("groups are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
+      fail(start,
+           format("groups are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
     }
     if (take("?")) {
       const char c = peek();
@@ -178,7 +182,8 @@ class RegexParser {
     while (peek() >= '0' && peek() <= '9') {
       value = value * 10 + (text_[pos_++] - '0');
       if (value > GrammarLimits::kRepetitions) {
-        fail(start, format("a repetition is larger than the %d that are allowed", GrammarLimits::kRepetitions));
+        fail(start,
+             format("a repetition is larger than the %d that are allowed", GrammarLimits::kRepetitions));
       }
     }
     return value;
@@ -214,7 +219,8 @@ class RegexParser {
           return s.ranges().size() == 1 && s.ranges()[0].low == s.ranges()[0].high;
         };
         if (!single(low) || !single(high)) fail(from, "a range needs one character at each end");
-        if (high.ranges()[0].low < low.ranges()[0].low) fail(from, "this range has its ends in the wrong order");
+        if (high.ranges()[0].low < low.ranges()[0].low)
+          fail(from, "this range has its ends in the wrong order");
         set.add(low.ranges()[0].low, high.ranges()[0].low);
       } else {
         set.add(low);
@@ -236,34 +242,54 @@ class RegexParser {
     const auto single = [](int32_t character) { return CharSet{{character, character}}; };
     if ((c & 0x80) == 0) ++pos_;
     switch (c) {
-      case 'd': return digit_chars();
-      case 'D': return digit_chars().complement();
-      case 'w': return word_chars();
-      case 'W': return word_chars().complement();
-      case 's': return space_chars();
-      case 'S': return space_chars().complement();
-      case 'n': return single('\n');
-      case 'r': return single('\r');
-      case 't': return single('\t');
-      case 'f': return single('\f');
-      case 'v': return single('\v');
-      case 'x': return single(parse_hex(2, start, in_class));
-      case 'u': return single(parse_hex(4, start, in_class));
+      case 'd':
+        return digit_chars();
+      case 'D':
+        return digit_chars().complement();
+      case 'w':
+        return word_chars();
+      case 'W':
+        return word_chars().complement();
+      case 's':
+        return space_chars();
+      case 'S':
+        return space_chars().complement();
+      case 'n':
+        return single('\n');
+      case 'r':
+        return single('\r');
+      case 't':
+        return single('\t');
+      case 'f':
+        return single('\f');
+      case 'v':
+        return single('\v');
+      case 'x':
+        return single(parse_hex(2, start, in_class));
+      case 'u':
+        return single(parse_hex(4, start, in_class));
       case 'b':
         if (in_class) return single('\b');
         [[fallthrough]];
-      case 'B': fail(start, "word boundaries are not supported");
+      case 'B':
+        fail(start, "word boundaries are not supported");
       case 'p':
-      case 'P': fail(start, "Unicode properties are not supported");
+      case 'P':
+        fail(start, "Unicode properties are not supported");
       case 'A':
       case 'Z':
-      case 'z': fail(start, "only '^' and '$' are supported as anchors");
-      case 'k': fail(start, "backreferences are not supported");
-      case '0': fail(start, "it holds a NUL character");
-      default: break;
+      case 'z':
+        fail(start, "only '^' and '$' are supported as anchors");
+      case 'k':
+        fail(start, "backreferences are not supported");
+      case '0':
+        fail(start, "it holds a NUL character");
+      default:
+        break;
     }
     if (c >= '1' && c <= '9') fail(start, "backreferences are not supported");
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) fail(start, "unknown escape " + quote(text_.substr(start, 2)));
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+      fail(start, "unknown escape " + quote(text_.substr(start, 2)));
     if ((c & 0x80) == 0) return single(c);
     return one_char();
   }
@@ -329,7 +355,8 @@ Expression parse_string_pattern(std::string_view pattern) {
 Expression parse_choice(const std::vector<std::string>& choices) {
   if (choices.empty()) fail_argument("The choice list is empty.");
   if (choices.size() > GrammarLimits::kChoices) {
-    fail_argument("The choice list has %zu entries, allowed are %zu.", choices.size(), GrammarLimits::kChoices);
+    fail_argument("The choice list has %zu entries, allowed are %zu.", choices.size(),
+                  GrammarLimits::kChoices);
   }
   std::vector<Expression> list;
   size_t total = 0;

@@ -17,7 +17,9 @@ std::string unescape_fragment(std::string_view text, const std::string& at) {
     }
     const auto hex = [&](size_t k) {
       const char c = k < text.size() ? text[k] : ' ';
-      return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+      return c >= '0' && c <= '9'                     ? c - '0'
+             : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                      : -1;
     };
     if (hex(i + 1) < 0 || hex(i + 2) < 0) fail_schema(at, "'$ref' has a '%' without two hexadecimal digits");
     out += static_cast<char>(hex(i + 1) * 16 + hex(i + 2));
@@ -47,13 +49,50 @@ void fail_schema(const std::string& at, const std::string& what) {
 }
 
 bool is_annotation(std::string_view keyword) {
-  static constexpr std::string_view kKnown[] = {
-      "type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
-      "maxProperties", "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains",
-      "minContains", "maxContains", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies",
-      "unevaluatedProperties", "unevaluatedItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum",
-      "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum", "const", "anyOf", "oneOf", "allOf", "$ref",
-      "$dynamicRef", "$recursiveRef", "nullable"};
+  static constexpr std::string_view kKnown[] = {"type",
+                                                "properties",
+                                                "required",
+                                                "additionalProperties",
+                                                "patternProperties",
+                                                "propertyNames",
+                                                "minProperties",
+                                                "maxProperties",
+                                                "items",
+                                                "prefixItems",
+                                                "additionalItems",
+                                                "minItems",
+                                                "maxItems",
+                                                "uniqueItems",
+                                                "contains",
+                                                "minContains",
+                                                "maxContains",
+                                                "not",
+                                                "if",
+                                                "then",
+                                                "else",
+                                                "dependentSchemas",
+                                                "dependentRequired",
+                                                "dependencies",
+                                                "unevaluatedProperties",
+                                                "unevaluatedItems",
+                                                "minLength",
+                                                "maxLength",
+                                                "pattern",
+                                                "format",
+                                                "minimum",
+                                                "maximum",
+                                                "exclusiveMinimum",
+                                                "exclusiveMaximum",
+                                                "multipleOf",
+                                                "enum",
+                                                "const",
+                                                "anyOf",
+                                                "oneOf",
+                                                "allOf",
+                                                "$ref",
+                                                "$dynamicRef",
+                                                "$recursiveRef",
+                                                "nullable"};
   return std::find(std::begin(kKnown), std::end(kKnown), keyword) == std::end(kKnown);
 }
 
@@ -64,9 +103,11 @@ bool restricts(const Json& schema, std::initializer_list<std::string_view> excep
   return false;
 }
 
-const Json& SchemaDocument::resolve(const std::string& ref, const std::string& at, std::string& pointer) const {
+const Json& SchemaDocument::resolve(const std::string& ref, const std::string& at,
+                                    std::string& pointer) const {
   if (ref.empty() || ref[0] != '#') {
-    fail_schema(at, "'$ref' to " + quote(ref) + " leaves the document; only references that begin with '#' are followed");
+    fail_schema(at, "'$ref' to " + quote(ref) +
+                        " leaves the document; only references that begin with '#' are followed");
   }
   const std::string path = unescape_fragment(std::string_view(ref).substr(1), at);
   pointer = "#" + path;
@@ -98,7 +139,8 @@ const Json& SchemaDocument::resolve(const std::string& ref, const std::string& a
 }
 
 Json SchemaDocument::flatten(const Json& schema, const std::string& at, int depth) const {
-  if (depth > kMergeDepth) fail_schema(at, "'$ref' and 'allOf' lead back to themselves, or are chained too deep");
+  if (depth > kMergeDepth)
+    fail_schema(at, "'$ref' and 'allOf' lead back to themselves, or are chained too deep");
   if (!schema.is_object()) return schema;
   const bool has_ref = schema.contains("$ref");
   const bool has_all = schema.contains("allOf");
@@ -125,7 +167,8 @@ Json SchemaDocument::flatten(const Json& schema, const std::string& at, int dept
   }
   if (has_all) {
     if (!schema["allOf"].is_array()) fail_schema(at, "'allOf' is no list");
-    for (const Json& part : schema["allOf"]) result = merge(result, flatten(part, at, depth + 1), at, depth + 1);
+    for (const Json& part : schema["allOf"])
+      result = merge(result, flatten(part, at, depth + 1), at, depth + 1);
   }
   return result;
 }
@@ -137,7 +180,8 @@ void SchemaDocument::merge_objects(Json& result, const Json& a, const Json& b) c
       Json& merged = result["properties"][name];
       if (!merged.is_null()) continue;
       merged = schema;
-      if (other.contains("properties") && other["properties"].is_object() && other["properties"].contains(name)) {
+      if (other.contains("properties") && other["properties"].is_object() &&
+          other["properties"].contains(name)) {
         merged = all_of(schema, other["properties"][name]);
       } else if (other.contains("additionalProperties")) {
         const Json& rest = other["additionalProperties"];
@@ -151,7 +195,8 @@ void SchemaDocument::merge_objects(Json& result, const Json& a, const Json& b) c
   side(b, a);
 }
 
-void SchemaDocument::merge_keyword(Json& result, const std::string& key, const Json& value, const std::string& at) const {
+void SchemaDocument::merge_keyword(Json& result, const std::string& key, const Json& value,
+                                   const std::string& at) const {
   Json& mine = result[key];
   if (mine == value) return;
   const auto larger = [&] {
@@ -196,7 +241,10 @@ void SchemaDocument::merge_keyword(Json& result, const std::string& key, const J
              key == "maxProperties") {
     smaller();
   } else if (key == "additionalProperties") {
-    mine = mine == true ? value : value == true ? mine : mine == false || value == false ? Json(false) : all_of(mine, value);
+    mine = mine == true                      ? value
+           : value == true                   ? mine
+           : mine == false || value == false ? Json(false)
+                                             : all_of(mine, value);
   } else if (key == "items" && !mine.is_array() && !value.is_array() && !result.contains("prefixItems")) {
     mine = all_of(mine, value);
   } else if (key == "anyOf" || key == "oneOf") {
@@ -215,13 +263,15 @@ void SchemaDocument::merge_keyword(Json& result, const std::string& key, const J
 }
 
 Json SchemaDocument::merge(const Json& a, const Json& b, const std::string& at, int depth) const {
-  if (depth > kMergeDepth) fail_schema(at, "'$ref' and 'allOf' lead back to themselves, or are chained too deep");
+  if (depth > kMergeDepth)
+    fail_schema(at, "'$ref' and 'allOf' lead back to themselves, or are chained too deep");
   if (a == true) return b;
   if (b == true) return a;
   if (a == false || b == false) return false;
   if (!a.is_object() || !b.is_object()) fail_schema(at, "a schema is neither an object nor a boolean");
   const bool tuples = a.contains("prefixItems") || b.contains("prefixItems");
-  if (tuples && (a.contains("items") || a.contains("prefixItems")) && (b.contains("items") || b.contains("prefixItems"))) {
+  if (tuples && (a.contains("items") || a.contains("prefixItems")) &&
+      (b.contains("items") || b.contains("prefixItems"))) {
     fail_schema(at, "'prefixItems' and 'items' that must hold together cannot be combined");
   }
   Json result = a;

@@ -12,7 +12,8 @@ class SchemaDocument {
   explicit SchemaDocument(Json root) : root_(std::move(root)) {}
   const Json& root() const { return root_; }
 
-  /// The place that a `$ref` names, as a JSON pointer that begins with '#'. `at`: the pointer of the schema that has it.
+  /// The place that a `$ref` names, as a JSON pointer that begins with '#'. `at`: the pointer of the schema
+  /// that has it.
   const Json& resolve(const std::string& ref, const std::string& at, std::string& pointer) const;
   /// The schema without `$ref` and `allOf` at its top; the schema false when nothing fits.
   /// Throws Error(InvalidArgument) naming what cannot be combined.

@@ -14,7 +14,9 @@ uint64_t mix(uint64_t h, uint64_t value) {
   return h ^ h >> 29;
 }
 
-uint64_t key_of(Item item) { return static_cast<uint64_t>(static_cast<uint32_t>(item.node)) << 32 | static_cast<uint32_t>(item.frame); }
+uint64_t key_of(Item item) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(item.node)) << 32 | static_cast<uint32_t>(item.frame);
+}
 
 uint64_t hash_of(const std::vector<Item>& items, bool flag) {
   uint64_t h = flag ? 3 : 5;
@@ -25,7 +27,9 @@ uint64_t hash_of(const std::vector<Item>& items, bool flag) {
 }  // namespace
 
 StateSpace::StateSpace(std::shared_ptr<const Grammar> grammar)
-    : grammar_(std::move(grammar)), byte_class_(grammar_->byte_class()), class_count_(grammar_->class_count()) {
+    : grammar_(std::move(grammar)),
+      byte_class_(grammar_->byte_class()),
+      class_count_(grammar_->class_count()) {
   callers_.resize(grammar_->rule_count());
   visited_.assign(64, kFree);
   std::vector<Item> none;
@@ -44,7 +48,8 @@ int32_t StateSpace::make_transition(int32_t state, uint8_t byte) {
     const Item item = state_items_[i];
     for (const Edge& edge : grammar_->edges(item.node)) {
       ++work_;
-      if (edge.kind == Edge::Kind::Bytes && edge.low <= byte && byte <= edge.high) visit({edge.target, item.frame});
+      if (edge.kind == Edge::Kind::Bytes && edge.low <= byte && byte <= edge.high)
+        visit({edge.target, item.frame});
     }
   }
   const int32_t next = close();
@@ -141,8 +146,8 @@ void StateSpace::process(Item item) {
           std::push_heap(pending_.begin(), pending_.end(), std::greater<>());
         }
         if (grammar_->ends(edge.target)) {
-          // Nothing follows the call in this rule: return to its callers directly, so that recursion at the end of a
-          // rule needs no deeper frames.
+          // Nothing follows the call in this rule: return to its callers directly, so that recursion at the
+          // end of a rule needs no deeper frames.
           const Range outer = frames_[item.frame];
           callers.insert(callers.end(), frame_items_.begin() + outer.first,
                          frame_items_.begin() + outer.first + outer.count);
@@ -212,7 +217,8 @@ int32_t StateSpace::intern_frame(std::vector<Item>& content) {
     }
   }
   const auto frame = static_cast<int32_t>(frames_.size());
-  frames_.push_back({static_cast<uint32_t>(frame_items_.size()), static_cast<uint32_t>(content.size()), false});
+  frames_.push_back(
+      {static_cast<uint32_t>(frame_items_.size()), static_cast<uint32_t>(content.size()), false});
   frame_items_.insert(frame_items_.end(), content.begin(), content.end());
   after_frame_.push_back(-1);
   frame_index_.emplace(hash, frame);
@@ -225,13 +231,15 @@ int32_t StateSpace::intern_state(std::vector<Item>& content, bool leaves) {
   const auto [first, last] = state_index_.equal_range(hash);
   for (auto at = first; at != last; ++at) {
     const Range& range = states_[at->second];
-    if (range.leaves == leaves && std::equal(content.begin(), content.end(), state_items_.begin() + range.first,
-                                             state_items_.begin() + range.first + range.count)) {
+    if (range.leaves == leaves &&
+        std::equal(content.begin(), content.end(), state_items_.begin() + range.first,
+                   state_items_.begin() + range.first + range.count)) {
       return at->second;
     }
   }
   const auto state = static_cast<int32_t>(states_.size());
-  states_.push_back({static_cast<uint32_t>(state_items_.size()), static_cast<uint32_t>(content.size()), leaves});
+  states_.push_back(
+      {static_cast<uint32_t>(state_items_.size()), static_cast<uint32_t>(content.size()), leaves});
   state_items_.insert(state_items_.end(), content.begin(), content.end());
   transitions_.resize(transitions_.size() + class_count_, -1);
   state_index_.emplace(hash, state);

@@ -1,9 +1,10 @@
 // The states that following a grammar byte by byte can reach, made when they are met and numbered once.
 //
-// A state is a set of items (node, frame): the node in a rule's automaton, and what follows when that rule ends. A frame
-// is the set of (node to return to, its frame) of all callers that stood at one place of the text, so that ambiguity
-// shares frames instead of multiplying stacks (as item sets do in Earley's algorithm). Items, frames and states with
-// equal content are one, which makes the transitions of a state a table that is filled on demand.
+// A state is a set of items (node, frame): the node in a rule's automaton, and what follows when that rule
+// ends. A frame is the set of (node to return to, its frame) of all callers that stood at one place of the
+// text, so that ambiguity shares frames instead of multiplying stacks (as item sets do in Earley's
+// algorithm). Items, frames and states with equal content are one, which makes the transitions of a state a
+// table that is filled on demand.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -82,8 +83,8 @@ class StateSpace {
   int32_t initial_ = kDead;
   std::vector<Range> states_, frames_;
   std::vector<Item> state_items_, frame_items_;
-  std::vector<int32_t> transitions_;      // states x classes, -1: not known
-  std::vector<int32_t> after_frame_;      // -1: not known
+  std::vector<int32_t> transitions_;  // states x classes, -1: not known
+  std::vector<int32_t> after_frame_;  // -1: not known
   std::unordered_multimap<uint64_t, int32_t> state_index_, frame_index_;
   std::unordered_map<int32_t, int32_t> at_node_;
 
@@ -91,7 +92,7 @@ class StateSpace {
   std::vector<Item> work_list_, scanning_;
   std::vector<uint64_t> visited_;  // open addressing; ~0: free
   size_t visited_count_ = 0;
-  std::vector<std::vector<Item>> callers_;          // by rule
+  std::vector<std::vector<Item>> callers_;            // by rule
   std::vector<std::pair<int32_t, int32_t>> pending_;  // heap of (rank, rule), lowest rank on top
   bool leaves_ = false;
   uint64_t work_ = 0;

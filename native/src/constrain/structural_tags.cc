@@ -68,14 +68,16 @@ Expression answer_text(const std::vector<std::string>& markers, const TokenTrie&
   return e;
 }
 
-Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& rules, std::vector<std::string>& warnings) {
+Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& rules,
+                      std::vector<std::string>& warnings) {
   const TagContent& content = tag.content;
   switch (content.kind) {
     case TagContent::Kind::Json:
       if (content.text.empty()) return reference(add_json_value(false, rules));
       return reference(parse_json_schema(content.text, {.loose = content.loose}, rules, warnings));
     case TagContent::Kind::Parameters:
-      return SchemaParser(content.text.empty() ? "{}" : content.text, {.loose = content.loose}, rules, warnings)
+      return SchemaParser(content.text.empty() ? "{}" : content.text, {.loose = content.loose}, rules,
+                          warnings)
           .parse_parameters(content.before_name, content.after_name, content.after_value);
     case TagContent::Kind::Regex:
       return parse_regex(content.text);
@@ -107,7 +109,8 @@ Expression SchemaParser::parse_parameters(const std::string& before_name, const 
           choices.push_back(literal(choice.is_string() ? choice.get<std::string>() : dump_json(choice)));
         }
       } else if (flat.is_object() && flat.contains("const")) {
-        choices.push_back(literal(flat["const"].is_string() ? flat["const"].get<std::string>() : dump_json(flat["const"])));
+        choices.push_back(
+            literal(flat["const"].is_string() ? flat["const"].get<std::string>() : dump_json(flat["const"])));
       }
       if (choices.empty()) {
         if (flat.is_object() && restricts(flat, {"type", "nullable", "anyOf", "oneOf"})) {
@@ -120,7 +123,8 @@ Expression SchemaParser::parse_parameters(const std::string& before_name, const 
     } else {
       value = visit(*property.schema, property.at);
     }
-    Expression part = sequence(literal(before_name + property.name + after_name), std::move(value), literal(after_value));
+    Expression part =
+        sequence(literal(before_name + property.name + after_name), std::move(value), literal(after_value));
     parts.push_back(property.required ? std::move(part) : optional(std::move(part)));
   }
   return sequence_of(std::move(parts));
@@ -133,7 +137,8 @@ bool SchemaParser::is_text(const Json& schema, const std::string& at) const {
   if (!flat.is_object()) return false;
   if (flat.contains("type")) {
     const Json& type = flat["type"];
-    return type == "string" || (type.is_array() && std::find(type.begin(), type.end(), "string") != type.end());
+    return type == "string" ||
+           (type.is_array() && std::find(type.begin(), type.end(), "string") != type.end());
   }
   for (const char* keyword : {"anyOf", "oneOf"}) {
     if (!flat.contains(keyword) || !flat[keyword].is_array()) continue;
@@ -152,9 +157,11 @@ Expression parse_structural_tags(const StructuralTags& tags, const TokenTrie& tr
                                  std::vector<std::string>& warnings) {
   const bool lazy = tags.mode == StructuralTags::Mode::Lazy;
   if (tags.tags.empty()) fail_argument("Structural tags need at least one tag.");
-  if (tags.tags.size() > 1000) fail_argument("There are %zu structural tags, allowed are 1000.", tags.tags.size());
+  if (tags.tags.size() > 1000)
+    fail_argument("There are %zu structural tags, allowed are 1000.", tags.tags.size());
   if (lazy && tags.triggers.empty()) fail_argument("Structural tags that wait for a trigger need one.");
-  if (tags.triggers.size() > 100) fail_argument("There are %zu triggers, allowed are 100.", tags.triggers.size());
+  if (tags.triggers.size() > 100)
+    fail_argument("There are %zu triggers, allowed are 100.", tags.triggers.size());
   for (const std::string& trigger : tags.triggers) {
     if (trigger.empty() || trigger.size() > 1000) {
       fail_argument("A trigger has %zu bytes, allowed are 1 to 1000.", trigger.size());
@@ -162,11 +169,13 @@ Expression parse_structural_tags(const StructuralTags& tags, const TokenTrie& tr
     const bool begins = std::any_of(tags.tags.begin(), tags.tags.end(), [&](const StructuralTag& tag) {
       return (tags.section_begin + tag.begin).starts_with(trigger);
     });
-    if (lazy && !begins) fail_argument("The trigger %s is not the beginning of any tag.", quote(trigger).c_str());
+    if (lazy && !begins)
+      fail_argument("The trigger %s is not the beginning of any tag.", quote(trigger).c_str());
   }
   std::vector<Expression> ways;
   for (const StructuralTag& tag : tags.tags) {
-    if (tag.begin.empty() && lazy && tags.section_begin.empty()) fail_argument("A structural tag has no begin text.");
+    if (tag.begin.empty() && lazy && tags.section_begin.empty())
+      fail_argument("A structural tag has no begin text.");
     std::vector<Expression> parts;
     parts.push_back(marked(tag.begin, trie));
     if (tag.after_number) {

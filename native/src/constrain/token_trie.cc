@@ -30,7 +30,8 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids)
     }
     offsets_.push_back(static_cast<uint32_t>(texts_.size()));
   }
-  std::sort(controls_.begin(), controls_.end(), [](const Control& a, const Control& b) { return a.text < b.text; });
+  std::sort(controls_.begin(), controls_.end(),
+            [](const Control& a, const Control& b) { return a.text < b.text; });
   std::sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return text_of(a) < text_of(b); });
 
   nodes_.push_back({});
@@ -46,7 +47,8 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids)
   std::string_view before;
   for (const int32_t id : sorted) {
     const std::string_view text = text_of(id);
-    const size_t common = std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first - text.begin();
+    const size_t common =
+        std::mismatch(text.begin(), text.end(), before.begin(), before.end()).first - text.begin();
     close_to(common);
     for (size_t i = common; i < text.size(); ++i) {
       path.push_back(static_cast<uint32_t>(nodes_.size()));

@@ -17,8 +17,8 @@ class TokenTrie {
   /// `end_ids`: what ends an output; ids outside the vocabulary are ignored.
   TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids);
 
-  /// Nodes in preorder: the children of node n are n + 1, then the node at that child's `skip`, and so on up to n's
-  /// `skip`. Node 0 is the root.
+  /// Nodes in preorder: the children of node n are n + 1, then the node at that child's `skip`, and so on up
+  /// to n's `skip`. Node 0 is the root.
   struct Node {
     uint32_t skip;         // the node behind this one's subtree
     uint32_t first_token;  // index into tokens(); those of this node end where the next node's begin
@@ -29,7 +29,8 @@ class TokenTrie {
   std::span<const Node> nodes() const { return nodes_; }
   /// Ids of the tokens that end at a node.
   std::span<const int32_t> tokens_at(uint32_t node) const {
-    const uint32_t end = node + 1 < nodes_.size() ? nodes_[node + 1].first_token : static_cast<uint32_t>(tokens_.size());
+    const uint32_t end =
+        node + 1 < nodes_.size() ? nodes_[node + 1].first_token : static_cast<uint32_t>(tokens_.size());
     return {tokens_.data() + nodes_[node].first_token, end - nodes_[node].first_token};
   }
 

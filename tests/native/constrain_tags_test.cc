@@ -1,0 +1,234 @@
+#include "constrain_check.h"
+
+namespace {
+
+using namespace vllm;
+using namespace vllm::testing;
+
+constexpr const char* kWeather =
+    R"({"type":"object","properties":{"city":{"type":"string"}},"required":["city"]})";
+constexpr const char* kNow = R"({"type":"object","properties":{}})";
+
+StructuralTag hermes_tag(const std::string& name, const std::string& parameters) {
+  StructuralTag tag;
+  tag.begin = "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": ";
+  tag.content.text = parameters;
+  tag.end = "}\n</tool_call>";
+  return tag;
+}
+
+ConstraintSpec tags_spec(StructuralTags tags) {
+  ConstraintSpec s;
+  s.kind = ConstraintSpec::Kind::StructuralTags;
+  s.tags = std::move(tags);
+  return s;
+}
+
+StructuralTags hermes(StructuralTags::Mode mode) {
+  StructuralTags tags;
+  tags.mode = mode;
+  tags.triggers = {"<tool_call>"};
+  tags.separator = "\n";
+  tags.tags = {hermes_tag("weather", kWeather), hermes_tag("now", kNow)};
+  return tags;
+}
+
+const std::string kCall =
+    "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+const std::string kOther = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+
+TEST_CASE("Lazy: free until the trigger, then only calls") {
+  const auto s = tags_spec(hermes(StructuralTags::Mode::Lazy));
+  CHECK(matches(s, ""));
+  CHECK(matches(s, "Just text with < and <tool and {\"json\": 1}\n"));
+  CHECK(matches(s, "Any bytes \xff too"));
+  CHECK(matches(s, kCall));
+  CHECK(matches(s, "I look that up.\n" + kCall + "\n" + kOther));
+  CHECK_FALSE(matches(s, "text <tool_call>"));
+  CHECK_FALSE(begins(s, "text <tool_call>{"));
+  CHECK_FALSE(begins(s, "text <tool_call>\n{\"name\": \"unknown"));
+  CHECK_FALSE(begins(s, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"town"));
+  CHECK(begins(s, "<<tool_call>\n{"));
+  CHECK_FALSE(begins(s, kCall + "x"));
+  StructuralTags more = hermes(StructuralTags::Mode::Lazy);
+  more.text_after = true;
+  CHECK(matches(tags_spec(more), kCall + " and then " + kOther + " the end"));
+  CHECK_FALSE(begins(tags_spec(more), kCall + " and then <tool_call>{"));
+  more.several = false;
+  more.text_after = false;
+  CHECK(matches(tags_spec(more), "text " + kCall));
+  CHECK_FALSE(begins(tags_spec(more), kCall + "\n"));
+}
+
+TEST_CASE("GRAM-01 Tokens that straddle the trigger or the end of a call") {
+  const auto tokenizer = bytes_and({"ok<tool_", "call>\n", "call>{", "<tool_call>", "<tool_call>\n{\"",
+                                    "x<tool_call>[", "}}\n</tool_call>\n<tool_call>", "}}\n</tool_call> bye",
+                                    "name\": \"weather\", \"arguments\": {\"city\": \""});
+  ConstraintCompiler compiler(tokenizer, tokenizer.end_ids());
+  const auto constraint = compiler.make(tags_spec(hermes(StructuralTags::Mode::Lazy)));
+  auto mask = mask_of(*constraint, tokenizer.vocab_size());
+  CHECK(allowed(mask, 256));
+  CHECK(allowed(mask, 259));
+  CHECK(allowed(mask, 260));
+  CHECK_FALSE(allowed(mask, 261));
+  CHECK(constraint->accept(std::vector<int32_t>{256}) == 1);
+  mask = mask_of(*constraint, tokenizer.vocab_size());
+  CHECK(allowed(mask, 257));
+  CHECK_FALSE(allowed(mask, 258));
+  CHECK(allowed(mask, 'x'));
+  CHECK(constraint->can_end());
+  CHECK(constraint->accept(std::vector<int32_t>{257, '{', '"', 264, 'R', '"'}) == 6);
+  mask = mask_of(*constraint, tokenizer.vocab_size());
+  CHECK(allowed(mask, 262));
+  CHECK_FALSE(allowed(mask, 263));
+  CHECK_FALSE(constraint->can_end());
+  CHECK(constraint->accept(std::vector<int32_t>{262, '\n', '{', '"', 'n', 'a', 'm', 'e', '"', 'x'}) == 9);
+  constraint->rollback(8 + 7);
+  CHECK(mask_of(*constraint, tokenizer.vocab_size()) != mask);
+  CHECK(constraint->can_end());
+}
+
+TEST_CASE("Required and named: calls from the first byte") {
+  const auto s = tags_spec(hermes(StructuralTags::Mode::Required));
+  CHECK(matches(s, kCall));
+  CHECK(matches(s, kOther + "\n" + kCall + "\n" + kCall));
+  CHECK_FALSE(matches(s, ""));
+  CHECK_FALSE(begins(s, "I"));
+  CHECK_FALSE(begins(s, kCall + "\n\n"));
+  StructuralTags named = hermes(StructuralTags::Mode::Required);
+  named.tags.resize(1);
+  named.several = false;
+  const auto constraint = byte_compiler().make(tags_spec(named));
+  CHECK(taken(*constraint, kCall) == kCall.size());
+  CHECK(constraint->must_end());
+  CHECK_FALSE(begins(tags_spec(named), "<tool_call>\n{\"name\": \"now"));
+  CHECK(byte_compiler().make(tags_spec(named))->forced_token() == '<');
+}
+
+TEST_CASE("Sections, call counters, and markers that are control tokens") {
+  const auto tokenizer =
+      bytes_and({}, {"<|section|>", "<|call|>", "<|args|>", "<|end|>", "<|close|>", "<|im_start|>"});
+  const int32_t section = 257, call = 258, args = 259, end = 260, close = 261, other = 262;
+  ConstraintCompiler compiler(tokenizer, {256});
+  StructuralTags tags;
+  tags.triggers = {"<|section|>"};
+  tags.section_begin = "<|section|>";
+  tags.section_end = "<|close|>";
+  StructuralTag tag;
+  tag.begin = "<|call|>functions.now:";
+  tag.after_number = "<|args|>";
+  tag.content.text = kNow;
+  tag.end = "<|end|>";
+  tags.tags = {tag};
+  const auto ids = [](std::vector<int32_t> front, std::string_view text, std::vector<int32_t> back) {
+    for (const char byte : text) front.push_back(static_cast<uint8_t>(byte));
+    front.insert(front.end(), back.begin(), back.end());
+    return front;
+  };
+  const auto constraint = compiler.make(tags_spec(tags));
+  auto mask = mask_of(*constraint, tokenizer.vocab_size());
+  CHECK(allowed(mask, section));
+  CHECK(allowed(mask, other));  // free text is free
+  CHECK_FALSE(allowed(mask, call) == false);
+  CHECK(constraint->accept(ids({'h', 'i', section, call}, "functions.now:12", {args, '{', '}', end})) == 24);
+  mask = mask_of(*constraint, tokenizer.vocab_size());
+  CHECK(allowed(mask, close));
+  CHECK(allowed(mask, call));
+  CHECK_FALSE(allowed(mask, other));
+  CHECK_FALSE(constraint->can_end());
+  CHECK(constraint->accept(std::vector<int32_t>{close}) == 1);
+  CHECK(constraint->must_end());
+  // The marker's text in pieces is not the marker, so it is not allowed where the token is.
+  const auto spelt = compiler.make(tags_spec(tags));
+  CHECK(spelt->accept(ids({}, "<|section|>", {})) == 10);
+}
+
+TEST_CASE("Parameters in the manner of XML") {
+  StructuralTags tags;
+  tags.mode = StructuralTags::Mode::Required;
+  StructuralTag tag;
+  tag.begin = "<tool_call>\n<function=add>\n";
+  tag.end = "</function>\n</tool_call>";
+  tag.content.kind = TagContent::Kind::Parameters;
+  tag.content.text =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"s":{"type":"string"},"o":{"type":"object","properties":{"k":{"type":"boolean"}}},"e":{"enum":["x","y"]},"any":{}},"required":["a","s"]})";
+  tag.content.before_name = "<parameter=";
+  tag.content.after_name = ">\n";
+  tag.content.after_value = "\n</parameter>\n";
+  tags.tags = {tag};
+  const auto s = tags_spec(tags);
+  const auto call = [](const std::string& parameters) {
+    return "<tool_call>\n<function=add>\n" + parameters + "</function>\n</tool_call>";
+  };
+  const auto parameter = [](const std::string& name, const std::string& value) {
+    return "<parameter=" + name + ">\n" + value + "\n</parameter>\n";
+  };
+  const std::string a = parameter("a", "-5"),
+                    text = parameter("s", "any <b> text\n\nwith {\"lines\"} </param");
+  CHECK(matches(s, call(a + text)));
+  CHECK(matches(
+      s, call(a + text + parameter("o", "{\"k\": true}") + parameter("e", "y") + parameter("any", "free"))));
+  CHECK(matches(s, call(a + text + parameter("e", "x"))));
+  CHECK_FALSE(matches(s, call(a)));
+  CHECK_FALSE(matches(s, call(text + a)));
+  CHECK_FALSE(begins(s, "<tool_call>\n<function=add>\n<parameter=a>\nx"));
+  CHECK_FALSE(begins(s, "<tool_call>\n<function=add>\n" + a + text + "<parameter=e>\nz"));
+  CHECK_FALSE(begins(s, "<tool_call>\n<function=add>\n" + a + "<parameter=s>\nx</parameter>"));
+}
+
+TEST_CASE("GRAM-09 In a tool's parameters what cannot be enforced loosens its own place, with a warning") {
+  StructuralTags tags = hermes(StructuralTags::Mode::Required);
+  tags.tags = {hermes_tag(
+      "f",
+      R"({"properties":{"a":{"type":"array","uniqueItems":true},"b":{"type":"integer"},"c":{"$ref":"#/none"}},"required":["a","b","c"]})")};
+  std::vector<std::string> warnings;
+  const auto constraint = byte_compiler().make(tags_spec(tags), &warnings);
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "'#/properties/a/uniqueItems'"));
+  CHECK(contains(warnings[1], "'#/properties/c'"));
+  const std::string head = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"loose\", \"b\": ";
+  const std::string call = head + "1, \"c\": [null]}}\n</tool_call>";
+  CHECK(taken(*constraint, call) == call.size());
+  CHECK(constraint->can_end());
+  CHECK_FALSE(begins(tags_spec(tags), head + "\""));
+  std::vector<std::string> again;
+  byte_compiler().make(tags_spec(tags), &again);  // out of the cache
+  CHECK(again == warnings);
+  tags.tags[0].content.loose = false;
+  CHECK(contains(refusal(tags_spec(tags)), "uniqueItems"));
+}
+
+TEST_CASE("Content of other kinds") {
+  const auto with = [](TagContent::Kind kind, const char* text) {
+    StructuralTags tags;
+    tags.mode = StructuralTags::Mode::Required;
+    tags.tags = {StructuralTag{"<", std::nullopt, {}, ">"}};
+    tags.tags[0].content.kind = kind;
+    tags.tags[0].content.text = text;
+    return tags_spec(tags);
+  };
+  CHECK(matches(with(TagContent::Kind::Regex, "a+"), "<aa>"));
+  CHECK(matches(with(TagContent::Kind::Gbnf, "root ::= \"x\" y\ny ::= \"z\""), "<xz>"));
+  CHECK(matches(with(TagContent::Kind::Free, ""), "<anything <there\n>"));
+  CHECK(matches(with(TagContent::Kind::Json, ""), "<[1, null]>"));
+  CHECK_FALSE(begins(with(TagContent::Kind::Json, kNow), "<["));
+}
+
+TEST_CASE("GRAM-03 Unusable tags are refused") {
+  StructuralTags tags;
+  CHECK(contains(refusal(tags_spec(tags)), "at least one tag"));
+  tags = hermes(StructuralTags::Mode::Lazy);
+  tags.triggers = {};
+  CHECK(contains(refusal(tags_spec(tags)), "need one"));
+  tags.triggers = {"<other>"};
+  CHECK(contains(refusal(tags_spec(tags)), "'<other>' is not the beginning of any tag"));
+  tags.triggers = {""};
+  CHECK_FALSE(refusal(tags_spec(tags)).empty());
+  tags = hermes(StructuralTags::Mode::Required);
+  tags.tags[0].content.text = "{";
+  CHECK(contains(refusal(tags_spec(tags)), "no valid JSON"));
+  tags.tags[0].content.text = std::string(60000, '[');
+  CHECK_FALSE(refusal(tags_spec(tags)).empty());
+}
+
+}  // namespace

@@ -1,0 +1,151 @@
+"""Constraints against llguidance and jsonschema, over a small vocabulary.
+
+tools/make_constraint_fixtures.py --compare does the same over the whole vocabulary of a real model.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jsonschema
+import llguidance
+import numpy as np
+import pytest
+from constraint_oracle import CASES, Case, Tool, closers, explain, listed_tokenizer, load_cases, walk
+
+ROOT = Path(__file__).resolve().parents[2]
+VOCABULARY = CASES.parent / "vocabulary.json"
+FILE = json.loads(VOCABULARY.read_text(encoding="utf-8"))
+TOKENS = [base64.b64decode(token) for token in FILE["tokens"]]
+ENDING = closers(TOKENS)
+WALKS = 4
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[Tool]:
+    program = Path(os.environ.get("VLLM_BUILD", ROOT / "build")) / "tests/native/constrain_tool"
+    assert program.exists(), f"{program} is missing: build the native tests first"
+    running = Tool(program, VOCABULARY)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def oracle() -> llguidance.LLTokenizer:
+    return listed_tokenizer(TOKENS, FILE["controls"], FILE["end_ids"][0])
+
+
+# What llguidance itself cannot read.
+REFUSED_THERE = ["true", 'root ::= "\\x41\\u00e9\\U0001F389"']
+
+
+@pytest.mark.parametrize("case", load_cases(), ids=lambda case: f"{case.kind} {case.text[:60]}")
+def test_allowed_tokens_agree(case: Case, tool: Tool, oracle: llguidance.LLTokenizer) -> None:
+    if case.text in REFUSED_THERE:
+        with pytest.raises(ValueError, match="llguidance refuses|Expecting object"):
+            walk(case, tool, oracle, TOKENS, ENDING, 0, 1)
+        return
+    for seed in range(WALKS):
+        result = walk(case, tool, oracle, TOKENS, ENDING, seed, 40)
+        assert result.differences == []
+        assert result.steps > 0
+
+
+def test_there_are_enough_cases() -> None:
+    count = {kind: sum(case.kind == kind for case in load_cases()) for kind in ("json", "regex", "gbnf")}
+    assert count["json"] >= 60 and count["regex"] >= 30 and count["gbnf"] >= 30
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Case("regex", "ab+"), Case("regex", "ab*")),
+        (Case("json", '{"type": "string", "maxLength": 3}'), Case("json", '{"type": "string", "maxLength": 4}')),
+        (Case("gbnf", 'root ::= "a" | "b"'), Case("gbnf", 'root ::= "a" | "c"')),
+    ],
+)
+def test_a_difference_is_found(
+    ours: Case, theirs: Case, tool: Tool, oracle: llguidance.LLTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "oracle_grammar", theirs.oracle_grammar)
+    assert any(walk(ours, tool, oracle, TOKENS, ENDING, seed, 40).differences for seed in range(8))
+
+
+def test_only_documented_choices_explain_a_difference() -> None:
+    string = Case("json", '{"type": "string"}')
+    assert explain(string, b'"a\x7f', True)
+    assert not explain(string, b'"a\x7f', False)
+    assert not explain(string, b'"ab', True)
+    assert not explain(Case("regex", ".*"), b'"a\x7f', True)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise AssertionError(f"{name} is no JSON")
+
+
+# Where chance alone would hardly come to an end: how the string's text begins.
+BEGINNINGS = {"cat": "cat", "^a|b$": "a", "email": "a@b"}
+
+
+def random_text(tool: Tool, rng: random.Random, text: bytes, limit: int) -> bytes | None:
+    """A random complete text of the tool's grammar behind `text`; None when it has not ended after `limit` tokens."""
+    assert tool.ask(accept=list(text))["accepted"] == len(text)  # the first 256 tokens are the bytes
+    ends = FILE["end_ids"]
+    for step in range(limit):
+        mask, can_end, _ = tool.mask()
+        mask[ends] = False
+        ids = np.nonzero(mask)[0]
+        if can_end and (len(ids) == 0 or rng.random() < 0.5):
+            return text
+        assert len(ids), f"nothing may follow {text!r}"
+        near = ids[ENDING[ids]]
+        # The longer the text, the more it wants to end.
+        id = int(rng.choice(near if len(near) and rng.random() < 0.3 + step / limit else ids))
+        assert tool.ask(accept=[id])["accepted"] == 1
+        text += TOKENS[id]
+    return None
+
+
+SCHEMAS = json.loads(CASES.read_text(encoding="utf-8"))["schemas"]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: json.dumps(schema)[:60])
+def test_gram_08_what_ends_is_strict_json_that_fits_the_schema(schema: Any, tool: Tool) -> None:
+    rng = random.Random(11)
+    complete = 0
+    keys = [schema.get("pattern"), schema.get("format")] if isinstance(schema, dict) else []
+    beginning = next(('"' + BEGINNINGS[key] for key in keys if key in BEGINNINGS), "").encode()
+    for _ in range(6):
+        answer = tool.ask(compile={"kind": "json", "text": json.dumps(schema)})
+        assert "error" not in answer
+        text = random_text(tool, rng, beginning, 120)
+        if text is None:
+            continue
+        complete += 1
+        value = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # no lone surrogates
+        jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
+    assert complete > 0
+
+
+def test_rollback_after_any_walk_gives_the_same_masks(tool: Tool) -> None:
+    rng = random.Random(5)
+    for case in load_cases()[::7]:
+        tool.ask(compile=case.request())
+        first, _, _ = tool.mask()
+        count = 0
+        for _ in range(15):
+            mask, _, _ = tool.mask()
+            mask[FILE["end_ids"]] = False
+            ids = np.nonzero(mask)[0]
+            if len(ids) == 0:
+                break
+            count += tool.ask(accept=[int(rng.choice(ids))])["accepted"]
+        tool.ask(rollback=count)
+        assert np.array_equal(tool.mask()[0], first)
