@@ -1,0 +1,125 @@
+// Every dialect against tests/fixtures/tool_calls (tools/make_tool_call_fixtures.py), whole and in pieces.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "base/json.h"
+#include "serve/tools/tool_dialects.h"
+
+using namespace vllm;
+
+namespace {
+
+struct Call {
+  std::string id, name, arguments;
+};
+
+struct Result {
+  std::string content;
+  std::vector<Call> calls;
+};
+
+void add(const ToolDelta& delta, Result* result) {
+  result->content += delta.content;
+  for (const ToolCallDelta& call : delta.calls) {
+    const auto index = static_cast<size_t>(call.index);
+    REQUIRE(index <= result->calls.size());
+    if (index == result->calls.size()) {
+      REQUIRE_FALSE(call.name.empty());
+      REQUIRE_FALSE(call.id.empty());
+      result->calls.push_back({call.id, call.name, ""});
+    } else {
+      REQUIRE(index + 1 == result->calls.size());
+      CHECK(call.name.empty());
+      CHECK(call.id.empty());
+    }
+    result->calls[index].arguments += call.arguments;
+  }
+}
+
+Result parse(const ToolDialect& dialect, const Json& tools, std::string_view text,
+             const std::vector<size_t>& pieces) {
+  const auto parser = make_tool_parser(dialect, tools);
+  Result result;
+  for (const size_t piece : pieces) {
+    const ToolDelta delta = parser->feed(text.substr(0, piece));
+    // Whole characters only: what is valid as a whole is valid in every piece.
+    CHECK_NOTHROW(Json(delta.content).dump());
+    add(delta, &result);
+    text.remove_prefix(piece);
+  }
+  REQUIRE(text.empty());
+  add(parser->finish(), &result);
+  return result;
+}
+
+std::vector<size_t> pieces_of(size_t size, size_t piece) {
+  std::vector<size_t> pieces(size / piece, piece);
+  if (size % piece) pieces.push_back(size % piece);
+  return pieces;
+}
+
+std::string show(const Result& result) {
+  Json calls = Json::array();
+  for (const Call& call : result.calls) calls.push_back(call.name + " " + call.arguments);
+  return dump_json(Json{{"content", result.content}, {"calls", calls}});
+}
+
+Json load(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse_json(text.str(), path.c_str(), Status::Runtime);
+}
+
+}  // namespace
+
+TEST_CASE("TOOL-01 TOOL-02 TOOL-03 TOOL-04 TOOL-05 TOOL-07 TOOL-08 RPC-08 RPC-09 every dialect reads its texts, cut anywhere") {
+  std::set<std::string> covered;
+  std::mt19937 random(7);
+  for (const auto& entry : std::filesystem::directory_iterator(FIXTURES "/tool_calls")) {
+    const Json fixture = load(entry.path());
+    const std::string name = fixture["dialect"];
+    if (entry.path().stem() == "reasoning") continue;
+    covered.insert(name);
+    const ToolDialect& dialect = find_tool_dialect(name);
+    const Json& tools = fixture["tools"];
+    CHECK(fixture["cases"].size() >= 12);
+    for (const Json& one : fixture["cases"]) {
+      const std::string text = one["text"];
+      CAPTURE(name);
+      CAPTURE(one["name"].get<std::string>());
+      CAPTURE(text);
+      const Result whole = parse(dialect, tools, text, {text.size()});
+      CHECK(whole.content == one["content"].get<std::string>());
+      Json calls = Json::array();
+      std::set<std::string> ids;
+      for (const Call& call : whole.calls) {
+        const Json arguments = parse_json(call.arguments, "arguments", Status::Runtime);
+        calls.push_back(Json{{"name", call.name}, {"arguments", arguments}});
+        CHECK(ids.insert(call.id).second);
+      }
+      CHECK(dump_json(calls) == dump_json(one["calls"]));
+
+      std::vector<std::vector<size_t>> cuts;
+      for (const size_t piece : {1, 2, 3, 7}) cuts.push_back(pieces_of(text.size(), piece));
+      for (int i = 0; i < 6; ++i) {
+        std::vector<size_t> cut;
+        for (size_t left = text.size(); left > 0;) {
+          cut.push_back(std::min<size_t>(left, 1 + random() % (i < 3 ? 12 : 60)));
+          left -= cut.back();
+        }
+        cuts.push_back(cut);
+      }
+      const std::string expected = show(whole);
+      for (const auto& cut : cuts) CHECK(show(parse(dialect, tools, text, cut)) == expected);
+    }
+  }
+  for (const std::string& name : tool_dialect_names()) {
+    CHECK(covered.contains(std::string(tool_dialect_name(find_tool_dialect(name)))));
+  }
+}
