@@ -116,7 +116,8 @@ Task<bool> read_arg_key_call(ToolContext& context, const ArgKeyStyle& style) {
     if (begin.which != 0) continue;
     in.skip(begin.size);
     const Match end = co_await read_until(in, "<", value_end, to_value);
-    if (end.which == 0) in.skip(end.size);
+    if (end.which < 0) break;  // the text ends within the value: it is not the one that was meant
+    in.skip(end.size);
     key = trim(key);
     if (sent) context.out.argument(key, value_json(context, style, name, key, value));
   }

@@ -342,6 +342,7 @@ Task<> read_tag_call(ToolContext& context, const TagStyle& style, std::vector<st
       co_await read_until(in, "<", value_end, collect);
     }
     const Match end = co_await look(in, value_end);
+    if (end.which < 0) break;  // the text ends within the value: it is not the one that was meant
     if (end.which == kParameterClose) in.skip(end.size);
     arguments.add(next, value, cdata);
   }

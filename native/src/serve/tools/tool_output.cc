@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "serve/parsing/reader.h"
+#include "serve/parsing/utf8_tail.h"
 #include "serve/tools/tool_schemas.h"
-#include "text/unicode.h"
 
 namespace vllm {
 
@@ -111,18 +111,7 @@ ToolDelta ToolOutput::take(bool ended) {
     result.content.swap(content_);
     return result;
   }
-  // A character whose last bytes are still to come is at most three bytes long.
-  size_t whole = content_.size();
-  for (size_t back = 1; back <= 3 && back <= content_.size(); ++back) {
-    const auto byte = static_cast<unsigned char>(content_[content_.size() - back]);
-    if (byte < 0x80) break;
-    if (byte < 0xc0) continue;
-    const Utf8Step step = next_utf8(std::string_view(content_).substr(content_.size() - back));
-    if (step.status == Utf8Status::Incomplete) whole = content_.size() - back;
-    break;
-  }
-  result.content = content_.substr(0, whole);
-  content_.erase(0, whole);
+  result.content = take_whole_characters(content_);
   return result;
 }
 

@@ -1,0 +1,257 @@
+#include "serve/reasoning/reasoning_parser.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/json.h"
+
+using namespace vllm;
+
+namespace {
+
+struct Result {
+  std::string reasoning, content;
+  bool repeats = false;
+  bool operator==(const Result&) const = default;
+};
+
+struct Setting {
+  std::string_view prompt = "";
+  bool natural = true;
+  Json kwargs = nullptr;
+  bool tools = false;
+};
+
+Result parse_pieces(std::string_view name, std::string_view text, const Setting& setting,
+                    const std::vector<size_t>& pieces) {
+  const auto parser =
+      make_reasoning_parser(find_reasoning_dialect(name), {setting.prompt, setting.tools}, setting.kwargs);
+  Result result;
+  const auto add = [&](const ReasoningDelta& delta) {
+    CHECK_NOTHROW(Json(delta.reasoning).dump());
+    CHECK_NOTHROW(Json(delta.content).dump());
+    result.reasoning += delta.reasoning;
+    result.content += delta.content;
+    result.repeats = result.repeats || delta.repeats_thought;
+  };
+  for (const size_t piece : pieces) {
+    add(parser->feed(text.substr(0, piece)));
+    text.remove_prefix(piece);
+  }
+  add(parser->finish(setting.natural));
+  return result;
+}
+
+/// Parses whole and in every way of cutting in two, by small pieces and at random.
+Result parse(std::string_view name, std::string_view text, const Setting& setting = {}) {
+  CAPTURE(std::string(name));
+  CAPTURE(std::string(text));
+  const Result whole = parse_pieces(name, text, setting, {text.size()});
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    CHECK(parse_pieces(name, text, setting, {cut, text.size() - cut}) == whole);
+  }
+  for (const size_t piece : {1, 2, 3, 7}) {
+    std::vector<size_t> pieces(text.size() / piece, piece);
+    pieces.push_back(text.size() % piece);
+    CHECK(parse_pieces(name, text, setting, pieces) == whole);
+  }
+  std::mt19937 random(5);
+  for (int i = 0; i < 10; ++i) {
+    std::vector<size_t> pieces;
+    for (size_t left = text.size(); left > 0; left -= pieces.back()) {
+      pieces.push_back(std::min<size_t>(left, 1 + random() % 9));
+    }
+    CHECK(parse_pieces(name, text, setting, pieces) == whole);
+  }
+  return whole;
+}
+
+Result thought(std::string reasoning, std::string content) { return {std::move(reasoning), std::move(content), false}; }
+Result repeated(const std::string& text) { return {text, text, true}; }
+
+std::ostream& operator<<(std::ostream& out, const Result& r) {
+  return out << Json{{"reasoning", r.reasoning}, {"content", r.content}, {"repeats", r.repeats}}.dump();
+}
+
+constexpr std::string_view kOpenPrompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n";
+constexpr std::string_view kClosedPrompt =
+    "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+constexpr std::string_view kPlainPrompt =
+    "<|im_start|>user\nwhat is <think>?<|im_end|>\n<|im_start|>assistant\n";
+
+}  // namespace
+
+TEST_CASE("REAS-01 a prompt that ends inside a thought starts in the thought") {
+  for (const char* name : {"think_auto", "qwen3", "deepseek_r1", "deepseek_v3", "glm47", "minimax_m2", "step3"}) {
+    CHECK(parse(name, "a</think>\n\nb", {kOpenPrompt}) == thought("a", "b"));
+    CHECK(parse(name, "\na\n\nb\n</think>\n\nc\nd\n", {kOpenPrompt}) == thought("a\n\nb", "c\nd\n"));
+    CHECK(parse(name, "<think>a</think>b", {kOpenPrompt}) == thought("a", "b"));
+  }
+  CHECK(parse("think_auto", " on</think>b", {"<|im_start|>assistant\n<think>\nI go"}) == thought(" on", "b"));
+  CHECK(parse("seed_oss", "a</seed:think>b", {"<seed:bos>assistant\n<seed:think>"}) == thought("a", "b"));
+  CHECK(parse("mistral", "a[/THINK]b", {"[INST]hi[/INST][THINK]"}) == thought("a", "b"));
+}
+
+TEST_CASE("REAS-01 a prompt whose thought is closed, or has none, starts in the answer or undecided") {
+  for (const char* name : {"think_auto", "qwen3", "deepseek_r1", "deepseek_v3", "glm47", "minimax_m2"}) {
+    CHECK(parse(name, "a", {kClosedPrompt}) == thought("", "a"));
+  }
+  CHECK(parse("think_auto", "a", {kPlainPrompt}) == thought("", "a"));
+  CHECK(parse("think_auto", "<think>a</think>b", {kPlainPrompt}) == thought("a", "b"));
+}
+
+TEST_CASE("REAS-02 a thought that is open at the end") {
+  for (const char* name : {"think_auto", "qwen3", "deepseek_r1", "glm45", "step3"}) {
+    CHECK(parse(name, "hello", {kOpenPrompt, true}) == repeated("hello"));
+    CHECK(parse(name, "hello\n", {kOpenPrompt, false}) == thought("hello", ""));
+    CHECK(parse(name, "<think>\nhello <tool_call>", {kPlainPrompt, true}) == repeated("hello <tool_call>"));
+    CHECK(parse(name, "hello", {kClosedPrompt, true}) == thought("", "hello"));
+    CHECK(parse(name, "\n\n", {kOpenPrompt, true}) == thought("", ""));
+    CHECK(parse(name, "", {kOpenPrompt, true}) == thought("", ""));
+    CHECK(parse(name, "half </thi", {kOpenPrompt, false}) == thought("half </thi", ""));
+  }
+}
+
+TEST_CASE("REAS-03 an end tag without a thought is dropped and parts nothing") {
+  for (const char* name : {"think_auto", "qwen3", "deepseek_r1", "mistral", "hunyuan_a13b"}) {
+    CHECK(parse(name, "a</think>b", {kClosedPrompt}) == thought("", "ab"));
+  }
+  CHECK(parse("think_auto", "a</think>b") == thought("", "ab"));
+  CHECK(parse("deepseek_r1", "a</think>b") == thought("a", "b"));  // known to start in a thought
+  CHECK(parse("qwen3", "a</think></think>b") == thought("a", "b"));
+  CHECK(parse("deepseek_r1", "a</think>b</think>c") == thought("a", "b</think>c"));
+}
+
+TEST_CASE("REAS-04 what only looks like a tag is text") {
+  CHECK(parse("think_auto", "<think>a < b</think>c </thinker> d") == thought("a < b", "c </thinker> d"));
+  CHECK(parse("think_auto", "<thinking>a</thinking>") == thought("", "<thinking>a</thinking>"));
+  CHECK(parse("think_auto", "see <think>a</think>") == thought("", "see <think>a</think>"));
+  CHECK(parse("think_auto", " \n<think>\n</think>\nb") == thought("", "b"));
+  CHECK(parse("think_auto", "  a <") == thought("", "  a <"));
+  CHECK(parse("qwen3", "日本 </thi</think>\n語🎉") == thought("日本 </thi", "語🎉"));
+}
+
+TEST_CASE("TOOL-10 a tool marker inside a thought is reasoning") {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  for (const char* name : {"qwen3", "kimi_k2", "glm45", "think_auto"}) {
+    CHECK(parse(name, "x " + call + " y</think>" + call, {kOpenPrompt}) == thought("x " + call + " y", call));
+  }
+}
+
+TEST_CASE("template kwargs turn thinking on and off") {
+  const Json off = {{"enable_thinking", false}}, on = {{"enable_thinking", true}}, v3 = {{"thinking", true}};
+  CHECK(parse("qwen3", "hello", {"", true, off}) == thought("", "hello"));
+  CHECK(parse("qwen3", "a</think>b", {"", true, on}) == thought("a", "b"));
+  CHECK(parse("glm45", "hello", {"", true, Json{{"thinking", false}}}) == thought("", "hello"));
+  CHECK(parse("glm45", "a</think>b") == thought("a", "b"));
+  CHECK(parse("deepseek_v3", "<think>a</think>b") == thought("", "<think>a</think>b"));
+  CHECK(parse("deepseek_v3", "a</think>b", {"", true, v3}) == thought("a", "b"));
+  CHECK(parse("holo2", "a</think>b") == thought("a", "b"));
+  CHECK(parse("holo2", "a", {"", true, off}) == thought("", "a"));
+  CHECK(parse("step3p5", "a\n</think>b", {"", true, off}) == thought("a", "b"));
+  CHECK(parse("seed_oss", "a</seed:think>\nb") == thought("a", "b"));
+  CHECK(parse("nemotron_v3", "hi", {"", true, off}) == thought("", "hi"));
+  CHECK(parse("qwen3", "a</think>b", {kOpenPrompt, true, off}) == thought("a", "b"));
+}
+
+TEST_CASE("dialects with rules of their own") {
+  CHECK(parse("none", "<think>a</think>b") == thought("", "<think>a</think>b"));
+  CHECK(parse("minimax_m2", "a</think>\n\nb") == thought("a", "b"));
+  CHECK(parse("minimax_m2_append_think", "a</think>b") == thought("", "<think>a</think>b"));
+  CHECK(parse("step3", "a</think>b") == thought("a", "b"));
+  CHECK(parse("olmo3", "<think>a</think>b") == thought("a", "b"));
+  CHECK(parse("mistral", "x [THINK]a[/THINK] b") == thought("a", "x  b"));
+  CHECK(parse("mistral", "x[/THINK] b") == thought("", "x b"));
+  CHECK(parse("mistral", "[THINK]a", {"", false}) == thought("a", ""));
+  CHECK(parse("mistral", "hello [THIN") == thought("", "hello [THIN"));
+  CHECK(parse("granite", "Here is my thought process: a Here is my response: b") == thought(" a ", " b"));
+  CHECK(parse("granite", "Here's my thought process:\na\nHere's my response:\nb") == thought("a", "b"));
+  CHECK(parse("granite", "Here is my answer") == thought("", "Here is my answer"));
+  CHECK(parse("ernie45", "a\n</think>\n\n<response>\nb\nc\n</response>\n") == thought("a", "b\nc"));
+  CHECK(parse("ernie45", "a</think>b\n\nc") == thought("a", "b\n\nc"));
+  CHECK(parse("hunyuan_a13b", "<think>\na\n</think>\n<answer>\nb\n</answer>") == thought("a", "b"));
+  CHECK(parse("hunyuan_a13b", "plain") == thought("", "plain"));
+  CHECK(parse("gemma4", "<|channel>thought\na\n<channel|>b") == thought("a", "b"));
+  CHECK(parse("gemma4", "b", {"<|turn>model\n<|channel>thought\n<channel|>"}) == thought("", "b"));
+  CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|><|start|>assistant to=user<|message|>b<|eot|>") ==
+        thought("a", "b"));
+  const std::string tool = "<|start|>assistant to=now<|message|><atem:function_calls></atem:function_calls><|eom|>";
+  CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|>" + tool, {"", true, nullptr, true}) == thought("a", tool));
+  CHECK(parse("muse_glimmer", "plain") == thought("", "plain"));
+}
+
+TEST_CASE("REAS-05 the state tells when the constraint begins") {
+  const auto parser = make_reasoning_parser(find_reasoning_dialect("think_auto"), {kOpenPrompt}, nullptr);
+  CHECK(parser->thinking());
+  parser->feed("a</thin");
+  CHECK(parser->thinking());
+  parser->feed("k>");
+  CHECK_FALSE(parser->thinking());
+  CHECK(parser->start_text() == "<think>");
+  CHECK(parser->end_text() == "</think>");
+
+  const auto open = make_reasoning_parser(find_reasoning_dialect("think_auto"), {kPlainPrompt}, nullptr);
+  CHECK(open->undecided());
+  CHECK_FALSE(open->thinking());
+  open->feed("\n<th");
+  CHECK(open->undecided());
+  open->feed("ink>");
+  CHECK(open->thinking());
+  const auto closed = make_reasoning_parser(find_reasoning_dialect("qwen3"), {kClosedPrompt}, nullptr);
+  CHECK_FALSE(closed->thinking());
+  CHECK_FALSE(closed->undecided());
+}
+
+TEST_CASE("names and detection") {
+  CHECK(reasoning_dialect_name(detect_reasoning_dialect("{{ '[THINK]' }}")) == "mistral");
+  CHECK(reasoning_dialect_name(detect_reasoning_dialect("x <think> y")) == "think_auto");
+  CHECK(reasoning_dialect_name(detect_reasoning_dialect("nothing")) == "none");
+  for (const char* name :
+       {"think_auto", "deepseek_r1", "deepseek_v3", "holo2", "mistral", "minimax_m2", "minimax_m2_append_think",
+        "step3", "olmo3", "muse_glimmer", "qwen3", "mimo", "none", "glm45", "glm47", "kimi_k2", "seed_oss", "step3p5",
+        "gemma4", "granite", "ernie45", "hunyuan_a13b", "nemotron_v3", "poolside_v1"}) {
+    CHECK(reasoning_dialect_name(find_reasoning_dialect(name)) == name);
+  }
+  try {
+    find_reasoning_dialect("qwen9");
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::InvalidArgument);
+    CHECK(error.message().find("'qwen9'") != std::string::npos);
+    CHECK(error.message().find("think_auto") != std::string::npos);
+  }
+}
+
+TEST_CASE("hostile texts take linear time") {
+  for (const std::string& name : reasoning_dialect_names()) {
+    CAPTURE(name);
+    const std::string start(make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr)->start_text());
+    const std::string end(make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr)->end_text());
+    for (const std::string& unit : {std::string("<"), std::string("\n"), start + "x", end, start + end, end.substr(0, 5),
+                                    std::string("Here is my "), std::string(" to=self"), std::string("<|start|>")}) {
+      if (unit.empty()) continue;
+      std::string text;
+      while (text.size() < 1000000) text += unit;
+      const auto begin = std::chrono::steady_clock::now();
+      const Result whole = parse_pieces(name, text, {}, {text.size()});
+      std::vector<size_t> pieces(text.size() / 5, 5);
+      pieces.push_back(text.size() % 5);
+      Result cut;
+      const auto parser = make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr);
+      size_t at = 0;
+      for (const size_t piece : pieces) {
+        const ReasoningDelta delta = parser->feed(std::string_view(text).substr(at, piece));
+        cut.reasoning += delta.reasoning, cut.content += delta.content;
+        at += piece;
+      }
+      const ReasoningDelta delta = parser->finish(true);
+      cut.reasoning += delta.reasoning, cut.content += delta.content;
+      CHECK(cut.reasoning == whole.reasoning);
+      CHECK(cut.content == whole.content);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      CHECK(took.count() < 10);
+    }
+  }
+}

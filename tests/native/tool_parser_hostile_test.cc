@@ -1,0 +1,130 @@
+// Every dialect against texts that are made to take long, much memory, or the process.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/json.h"
+#include "serve/tools/tool_dialects.h"
+
+using namespace vllm;
+
+namespace {
+
+struct Summary {
+  std::string content, calls;
+  bool operator==(const Summary&) const = default;
+};
+
+Summary parse(const ToolDialect& dialect, std::string_view text, size_t piece, const Json& tools = nullptr) {
+  const auto parser = make_tool_parser(dialect, tools);
+  Summary summary;
+  int last = -1;
+  const auto add = [&](const ToolDelta& delta) {
+    summary.content += delta.content;
+    for (const ToolCallDelta& call : delta.calls) {
+      if (call.index != last) summary.calls += "\n" + call.name + " ";
+      last = call.index;
+      summary.calls += call.arguments;
+    }
+  };
+  for (size_t at = 0; at < text.size(); at += piece) add(parser->feed(text.substr(at, piece)));
+  add(parser->finish());
+  return summary;
+}
+
+std::string repeat(std::string_view unit, size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += unit;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a megabyte of one thing takes linear time in every dialect") {
+  for (const std::string& name : tool_dialect_names()) {
+    const ToolDialect& dialect = find_tool_dialect(name);
+    if (tool_dialect_name(dialect) != name) continue;
+    std::string trigger = "x";
+    if (!tool_dialect_triggers(dialect).empty()) trigger = tool_dialect_triggers(dialect)[0];
+    std::vector<std::string> units = {"{", "[", "<", "\"", "'", " ", "\n", "(", "{\"name\":", "<tool_call>", "</", "< ",
+                                      "<|\"|>", "<function=", "<invoke name=\"", "<parameter=", "<arg_key>", "call:", "add(",
+                                      trigger, trigger + "{", trigger + "{\"name\": \"", trigger + "<", trigger + " "};
+    for (const std::string& unit : units) {
+      CAPTURE(name);
+      CAPTURE(unit);
+      for (const std::string& text : {repeat(unit, 300000), trigger + repeat(unit, 300000)}) {
+        const auto begin = std::chrono::steady_clock::now();
+        const Summary whole = parse(dialect, text, text.size());
+        CHECK(parse(dialect, text, 11) == whole);
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        CHECK(took.count() < 5);
+        CHECK(whole.content.size() + whole.calls.size() <= text.size() * 2 + 100);
+      }
+    }
+  }
+}
+
+TEST_CASE("deep nesting is text, not a crash") {
+  const ToolDialect& hermes = find_tool_dialect("hermes");
+  for (const size_t depth : {100u, 400u, 1000u, 100000u}) {
+    const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+    const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": " + deep + "}}</tool_call>";
+    const Summary result = parse(hermes, text, 1000);
+    CHECK((depth < 500 ? result.calls == "\nf {\"a\": " + deep + "}" : result.content == text));
+    for (const char* name : {"pythonic", "llama4_pythonic"}) {
+      const std::string python = "[f(a=" + deep + ")]";
+      const Summary called = parse(find_tool_dialect(name), python, python.size());
+      CHECK((called.calls.empty() ? called.content == python : depth <= 100));
+    }
+    std::string objects;
+    for (size_t i = 0; i < depth; ++i) objects += "{a:";
+    const std::string gemma = "<|tool_call>call:f" + objects + "1" + std::string(depth, '}') + "<tool_call|>";
+    const Summary found = parse(find_tool_dialect("gemma4"), gemma, gemma.size());
+    CHECK((found.calls.empty() ? found.content == gemma : depth <= 100));
+    const std::string coder =
+        "<function=save><parameter=meta>" + repeat("{\"a\":", depth * 5) + "</parameter></function>";
+    const Json tools = Json::parse(
+        R"([{"function":{"name":"save","parameters":{"properties":{"meta":{"type":"object"}}}}}])");
+    CHECK_FALSE(parse(find_tool_dialect("qwen3_coder"), coder, 17, tools).calls.empty());
+  }
+}
+
+TEST_CASE("schemas of a request cannot recurse without end") {
+  const Json tools = Json::parse(R"([{"function":{"name":"f","parameters":{"$defs":{"n":{"anyOf":[{"$ref":"#/$defs/n"},
+      {"$ref":"#/$defs/n"},{"type":"integer"}]}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"type":7},"c":5}}}},
+      5, {"function":3}, {"function":{"name":1}}, null])");
+  const std::string text = "<function=f><parameter=a>7</parameter><parameter=b>x</parameter><parameter=c>y</parameter>"
+                           "</function>";
+  CHECK(parse(find_tool_dialect("qwen3_coder"), text, 3, tools).calls == "\nf {\"a\": 7, \"b\": \"x\", \"c\": \"y\"}");
+}
+
+TEST_CASE("random mixtures of markup parse alike however they are cut, and lose no process") {
+  std::mt19937 random(11);
+  const std::vector<std::string> words = {
+      "<tool_call>", "</tool_call>", "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "{\"name\": \"f\"", "}", "{", "[", "]",
+      "\"", ", ", "; ", "\n", " ", "text", "é", "🎉", "<function=f>", "</function>", "<parameter=a>", "</parameter>", "1",
+      "<invoke name=\"f\">", "</invoke>", "<parameter name=\"a\">", "<arg_key>a</arg_key>", "<arg_value>1</arg_value>",
+      "[TOOL_CALLS]", "f{\"a\": 1}", "[ARGS]", "f(a=1)", "[f(a='x')]", "functools", "<", "</", "<|", "\\", "call:f{a:1}",
+      "<|\"|>", "<|message|>", "to=f", "<|start|>", "<|eom|>", "```json\n", "```", "<think>", "</think>"};
+  for (const std::string& name : tool_dialect_names()) {
+    const ToolDialect& dialect = find_tool_dialect(name);
+    if (tool_dialect_name(dialect) != name) continue;
+    std::vector<std::string> pool = words;
+    for (const auto trigger : tool_dialect_triggers(dialect)) pool.insert(pool.end(), 6, std::string(trigger));
+    for (const std::string_view bar : {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜DSML｜invoke name=\"f\">",
+                                       "</｜DSML｜invoke>", "<|tool_call_begin|>", "functions.f:0",
+                                       "<|tool_call_argument_begin|>", "<|tool_call_end|>"}) {
+      pool.emplace_back(bar);
+    }
+    for (int round = 0; round < 300; ++round) {
+      std::string text;
+      for (unsigned i = 0, n = 1 + random() % 14; i < n; ++i) text += pool[random() % pool.size()];
+      if (random() % 4 == 0) text.resize(random() % (text.size() + 1));
+      CAPTURE(name);
+      CAPTURE(text);
+      const Summary whole = parse(dialect, text, text.size() + 1);
+      for (const size_t piece : {1, 2, 5}) CHECK(parse(dialect, text, piece) == whole);
+    }
+  }
+}
