@@ -11,6 +11,7 @@ package the field is kept from the fixtures that exist. `--check` fails if a dif
 """
 
 import argparse
+import ast
 import json
 import pathlib
 import sys
@@ -487,6 +488,52 @@ def extra(name):
         yield "cut in the arguments", cut, [], cut
 
 
+SCHEMAS = [{"type": t} for t in ("string", "integer", "number", "boolean", "object", "array", "null", "int", "float",
+                                 "dict", "list", "bool", "str")] + [
+    {"type": ["integer", "null"]}, {"type": ["string", "null"]}, {"type": ["boolean", "string"]},
+    {"type": ["number", "string"]}, {"enum": [1, 2]}, {"enum": ["a", 1]},
+    {"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"oneOf": [{"type": "integer"}, {"type": "boolean"}]},
+    {"allOf": [{"type": "integer"}]}, {"description": "x"}, {}]  # fmt: skip
+VALUES = ["null", "NULL", "None", "nil", "0", "1", "-1", "+7", "007", "1.0", "2.50", "1e3", "-0", "1e400", "NaN", "inf",
+          "12abc", "true", "True", "FALSE", "yes", "[1, 2]", '{"a": 1}', "{'a': 1}", "[1,", "", "  5 ", '"q"', "02134",
+          "a b", "0x10", "1.5", "[]", "{}", "9007199254740993", "123456789012345678901234567890"]  # fmt: skip
+
+LITERALS = ["1", "-1", "+2", "1_000", "0x1f", "0b11", "0o17", "007", "1.5", "-1.5e3", ".5", "5.", "1e400", "1e", "--1",
+            "True", "False", "None", "true", "null", "yes", "'a'", '"a"', r"'it\'s'", r"'\n\t\x41\u00e9\U0001f389'",
+            r"r'\n'", "'''a'b'''", '"""x"y"""', "'a' 'b'", "b'x'", "f'{x}'", "''", "'", "'a", "[]", "[1, 2,]",
+            "[,]", "[1 2]", "()", "(1,)", "(1)", "(1, 2)", "{}", "{'a': 1, 'b': [True, None]}", "{'a' 1}", "{1: 2}",
+            "{'a': {'b': {}}}", "{1, 2}", "[1", "1 + 2", "f()", "x", "", "[[[[]]]]", "'é🎉'", r"'\\'", r"'\q'", r"'\101'",
+            "'a)]'", '"([{"', r"'\'])'", "''']'''"]  # fmt: skip
+
+
+def coercions():
+    """What the Qwen XML parser of vllm makes of a text under a schema, as JSON."""
+    tools, results = list(TOOLS), []
+    for schema in SCHEMAS:
+        TOOLS[:] = [{"type": "function", "function": {"name": "f", "parameters": {
+            "type": "object", "properties": {"p": schema}}}}]  # fmt: skip
+        parse = upstream_parser("qwen3_coder")
+        for text in VALUES:
+            wire = f"<tool_call>\n<function=f>\n<parameter=p>\n{text}\n</parameter>\n</function>\n</tool_call>"
+            results.append({"schema": schema, "text": text, "json": dumps(parse(wire)[0][0]["arguments"]["p"])})
+    TOOLS[:] = tools
+    return results
+
+
+def literals():
+    """What Python makes of a literal, as JSON; null where it is none. Sets are lists, JSON's words are literals too."""
+    results = []
+    for text in LITERALS:
+        try:
+            value = {"true": True, "null": None}[text] if text in ("true", "null") else ast.literal_eval(text)
+            value = sorted(value) if isinstance(value, set) else value
+            json_text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (ValueError, SyntaxError, TypeError):
+            json_text = None
+        results.append({"text": text, "json": json_text})
+    return results
+
+
 def upstream_parser(name):
     """The parser of vllm, as a function from a text to (calls, content)."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -574,7 +621,13 @@ def main():
                 if options.verbose:
                     print(news[-1][:400])
         if not options.check:
-            text = json.dumps({"dialect": name, "tools": TOOLS, "cases": all_cases}, ensure_ascii=False, indent=1)
+            document = {"dialect": name, "tools": TOOLS, "cases": all_cases}
+            if name == "pythonic":
+                document["literals"] = literals()
+            if name == "qwen3_coder":
+                stored = json.loads(path.read_text()).get("coercions", []) if path.exists() else []
+                document["coercions"] = coercions() if parse is not None else stored
+            text = json.dumps(document, ensure_ascii=False, indent=1)
             path.write_text(text + "\n")
         elif [c["upstream"] for c in all_cases] != [old.get(c["name"], {}).get("upstream") for c in all_cases]:
             sys.exit(f"{name}: results have changed")

@@ -84,7 +84,6 @@ TEST_CASE("TOOL-01 TOOL-02 TOOL-03 TOOL-04 TOOL-05 TOOL-07 TOOL-08 RPC-08 RPC-09
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES "/tool_calls")) {
     const Json fixture = load(entry.path());
     const std::string name = fixture["dialect"];
-    if (entry.path().stem() == "reasoning") continue;
     covered.insert(name);
     const ToolDialect& dialect = find_tool_dialect(name);
     const Json& tools = fixture["tools"];
@@ -121,5 +120,56 @@ TEST_CASE("TOOL-01 TOOL-02 TOOL-03 TOOL-04 TOOL-05 TOOL-07 TOOL-08 RPC-08 RPC-09
   }
   for (const std::string& name : tool_dialect_names()) {
     CHECK(covered.contains(std::string(tool_dialect_name(find_tool_dialect(name)))));
+  }
+}
+
+TEST_CASE("TOOL-07 values are typed by the schema as vllm types them") {
+  const Json fixture = load(FIXTURES "/tool_calls/qwen3_coder.json");
+  REQUIRE(fixture["coercions"].size() > 800);
+  for (const Json& one : fixture["coercions"]) {
+    Json tools = Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"properties":{}}}}])");
+    tools[0]["function"]["parameters"]["properties"]["p"] = one["schema"];
+    const std::string text = one["text"];
+    CAPTURE(one["schema"].dump());
+    CAPTURE(text);
+    const std::string wire = "<function=f>\n<parameter=p>\n" + text + "\n</parameter>\n</function>";
+    const Result result = parse(find_tool_dialect("qwen3_coder"), tools, wire, {wire.size()});
+    REQUIRE(result.calls.size() == 1);
+    CHECK(result.calls[0].arguments == "{\"p\": " + one["json"].get<std::string>() + "}");
+  }
+}
+
+TEST_CASE("Python literals are read as Python reads them; an f-string without fields is a string") {
+  const std::string plain = "[f(p=f'a{{b}}')]";
+  REQUIRE(parse(find_tool_dialect("pythonic"), nullptr, plain, {plain.size()}).calls.size() == 1);
+  CHECK(parse(find_tool_dialect("pythonic"), nullptr, plain, {plain.size()}).calls[0].arguments == "{\"p\": \"a{b}\"}");
+
+  const Json fixture = load(FIXTURES "/tool_calls/pythonic.json");
+  REQUIRE(fixture["literals"].size() > 50);
+  for (const Json& one : fixture["literals"]) {
+    const std::string text = one["text"];
+    CAPTURE(text);
+    const std::string wire = "[f(p=" + text + ")]";
+    const Result result = parse(find_tool_dialect("pythonic"), nullptr, wire, {wire.size()});
+    if (one["json"].is_null()) {
+      CHECK(result.calls.empty());
+      CHECK(result.content == wire);
+    } else {
+      CHECK(result.calls.size() == 1);
+      if (!result.calls.empty()) CHECK(result.calls[0].arguments == "{\"p\": " + one["json"].get<std::string>() + "}");
+    }
+  }
+}
+
+TEST_CASE("TOOL-07 text that a schema allows besides an object stays text") {
+  const Json tools = Json::parse(R"([{"function":{"name":"f","parameters":{"properties":
+      {"p":{"oneOf":[{"type":"object"},{"type":"string"}]}}}}}])");
+  const auto value = [&](const std::string& text) {
+    const std::string wire = "<function=f><parameter=p>" + text + "</parameter></function>";
+    return parse(find_tool_dialect("qwen3_coder"), tools, wire, {wire.size()}).calls.at(0).arguments;
+  };
+  CHECK(value("{\"a\":1}") == "{\"p\": {\"a\": 1}}");
+  for (const char* text : {"null", "5", "true", "[1]", "{oops"}) {
+    CHECK(value(text) == "{\"p\": \"" + std::string(text) + "\"}");
   }
 }

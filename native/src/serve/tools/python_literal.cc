@@ -236,7 +236,8 @@ class Literal {
     if (negative || text[0] == '+') text.erase(0, 1);
     if (text.empty()) return false;
     if (text.find_first_not_of("0123456789") == text.npos) {
-      text.erase(0, std::min(text.find_first_not_of('0'), text.size() - 1));
+      if (text[0] == '0' && text.find_first_not_of('0') != text.npos) return false;  // as in Python
+      if (text[0] == '0') text = "0";
       *json += (negative && text != "0" ? "-" : "") + text;
       return true;
     }

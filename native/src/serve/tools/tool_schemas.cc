@@ -70,9 +70,8 @@ std::string number_json(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return "";
-  if (value == std::floor(value) && std::abs(value) < 1e15) {
-    return std::to_string(static_cast<int64_t>(value));
-  }
+  if (value == 0) return "0";
+  if (value == std::floor(value)) return format("%.0f", value);
   return dump_json(Json(value));
 }
 
@@ -235,6 +234,8 @@ std::string ToolSchemas::to_json(std::string_view tool, std::string_view name, s
     }
   }
   if (allows("string")) return json_quote(text);
+  // Integers of any length keep their digits.
+  if (const std::string json = integer_json(text); !json.empty() && trim(text).find_first_of("+0") != 0) return json;
   const Json value = try_json(text);
   return value.is_discarded() ? json_quote(text) : spaced_json(value);
 }
