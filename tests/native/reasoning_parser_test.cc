@@ -68,7 +68,9 @@ Result parse(std::string_view name, std::string_view text, const Setting& settin
   return whole;
 }
 
-Result thought(std::string reasoning, std::string content) { return {std::move(reasoning), std::move(content), false}; }
+Result thought(std::string reasoning, std::string content) {
+  return {std::move(reasoning), std::move(content), false};
+}
 Result repeated(const std::string& text) { return {text, text, true}; }
 
 std::ostream& operator<<(std::ostream& out, const Result& r) {
@@ -84,7 +86,8 @@ constexpr std::string_view kPlainPrompt =
 }  // namespace
 
 TEST_CASE("REAS-01 a prompt that ends inside a thought starts in the thought") {
-  for (const char* name : {"think_auto", "qwen3", "deepseek_r1", "deepseek_v3", "glm47", "minimax_m2", "step3"}) {
+  for (const char* name :
+       {"think_auto", "qwen3", "deepseek_r1", "deepseek_v3", "glm47", "minimax_m2", "step3"}) {
     CHECK(parse(name, "a</think>\n\nb", {kOpenPrompt}) == thought("a", "b"));
     CHECK(parse(name, "\na\n\nb\n</think>\n\nc\nd\n", {kOpenPrompt}) == thought("a\n\nb", "c\nd\n"));
     CHECK(parse(name, "<think>a</think>b", {kOpenPrompt}) == thought("a", "b"));
@@ -177,8 +180,10 @@ TEST_CASE("dialects with rules of their own") {
   CHECK(parse("gemma4", "b", {"<|turn>model\n<|channel>thought\n<channel|>"}) == thought("", "b"));
   CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|><|start|>assistant to=user<|message|>b<|eot|>") ==
         thought("a", "b"));
-  const std::string tool = "<|start|>assistant to=now<|message|><atem:function_calls></atem:function_calls><|eom|>";
-  CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|>" + tool, {"", true, nullptr, true}) == thought("a", tool));
+  const std::string tool =
+      "<|start|>assistant to=now<|message|><atem:function_calls></atem:function_calls><|eom|>";
+  CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|>" + tool, {"", true, nullptr, true}) ==
+        thought("a", tool));
   CHECK(parse("muse_glimmer", "plain") == thought("", "plain"));
 }
 
@@ -208,10 +213,30 @@ TEST_CASE("names and detection") {
   CHECK(reasoning_dialect_name(detect_reasoning_dialect("{{ '[THINK]' }}")) == "mistral");
   CHECK(reasoning_dialect_name(detect_reasoning_dialect("x <think> y")) == "think_auto");
   CHECK(reasoning_dialect_name(detect_reasoning_dialect("nothing")) == "none");
-  for (const char* name :
-       {"think_auto", "deepseek_r1", "deepseek_v3", "holo2", "mistral", "minimax_m2", "minimax_m2_append_think",
-        "step3", "olmo3", "muse_glimmer", "qwen3", "mimo", "none", "glm45", "glm47", "kimi_k2", "seed_oss", "step3p5",
-        "gemma4", "granite", "ernie45", "hunyuan_a13b", "nemotron_v3", "poolside_v1"}) {
+  for (const char* name : {"think_auto",
+                           "deepseek_r1",
+                           "deepseek_v3",
+                           "holo2",
+                           "mistral",
+                           "minimax_m2",
+                           "minimax_m2_append_think",
+                           "step3",
+                           "olmo3",
+                           "muse_glimmer",
+                           "qwen3",
+                           "mimo",
+                           "none",
+                           "glm45",
+                           "glm47",
+                           "kimi_k2",
+                           "seed_oss",
+                           "step3p5",
+                           "gemma4",
+                           "granite",
+                           "ernie45",
+                           "hunyuan_a13b",
+                           "nemotron_v3",
+                           "poolside_v1"}) {
     CHECK(reasoning_dialect_name(find_reasoning_dialect(name)) == name);
   }
   try {
@@ -229,8 +254,9 @@ TEST_CASE("hostile texts take linear time") {
     CAPTURE(name);
     const std::string start(make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr)->start_text());
     const std::string end(make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr)->end_text());
-    for (const std::string& unit : {std::string("<"), std::string("\n"), start + "x", end, start + end, end.substr(0, 5),
-                                    std::string("Here is my "), std::string(" to=self"), std::string("<|start|>")}) {
+    for (const std::string& unit :
+         {std::string("<"), std::string("\n"), start + "x", end, start + end, end.substr(0, 5),
+          std::string("Here is my "), std::string(" to=self"), std::string("<|start|>")}) {
       if (unit.empty()) continue;
       std::string text;
       while (text.size() < 1000000) text += unit;

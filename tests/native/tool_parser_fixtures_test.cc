@@ -78,7 +78,9 @@ Json load(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("TOOL-01 TOOL-02 TOOL-03 TOOL-04 TOOL-05 TOOL-07 TOOL-08 RPC-08 RPC-09 every dialect reads its texts, cut anywhere") {
+TEST_CASE(
+    "TOOL-01 TOOL-02 TOOL-03 TOOL-04 TOOL-05 TOOL-07 TOOL-08 RPC-08 RPC-09 every dialect reads its texts, "
+    "cut anywhere") {
   std::set<std::string> covered;
   std::mt19937 random(7);
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES "/tool_calls")) {
@@ -127,7 +129,8 @@ TEST_CASE("TOOL-07 values are typed by the schema as vllm types them") {
   const Json fixture = load(FIXTURES "/tool_calls/qwen3_coder.json");
   REQUIRE(fixture["coercions"].size() > 800);
   for (const Json& one : fixture["coercions"]) {
-    Json tools = Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"properties":{}}}}])");
+    Json tools =
+        Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"properties":{}}}}])");
     tools[0]["function"]["parameters"]["properties"]["p"] = one["schema"];
     const std::string text = one["text"];
     CAPTURE(one["schema"].dump());
@@ -142,7 +145,8 @@ TEST_CASE("TOOL-07 values are typed by the schema as vllm types them") {
 TEST_CASE("Python literals are read as Python reads them; an f-string without fields is a string") {
   const std::string plain = "[f(p=f'a{{b}}')]";
   REQUIRE(parse(find_tool_dialect("pythonic"), nullptr, plain, {plain.size()}).calls.size() == 1);
-  CHECK(parse(find_tool_dialect("pythonic"), nullptr, plain, {plain.size()}).calls[0].arguments == "{\"p\": \"a{b}\"}");
+  CHECK(parse(find_tool_dialect("pythonic"), nullptr, plain, {plain.size()}).calls[0].arguments ==
+        "{\"p\": \"a{b}\"}");
 
   const Json fixture = load(FIXTURES "/tool_calls/pythonic.json");
   REQUIRE(fixture["literals"].size() > 50);
@@ -156,7 +160,8 @@ TEST_CASE("Python literals are read as Python reads them; an f-string without fi
       CHECK(result.content == wire);
     } else {
       CHECK(result.calls.size() == 1);
-      if (!result.calls.empty()) CHECK(result.calls[0].arguments == "{\"p\": " + one["json"].get<std::string>() + "}");
+      if (!result.calls.empty())
+        CHECK(result.calls[0].arguments == "{\"p\": " + one["json"].get<std::string>() + "}");
     }
   }
 }

@@ -47,9 +47,30 @@ TEST_CASE("a megabyte of one thing takes linear time in every dialect") {
     if (tool_dialect_name(dialect) != name) continue;
     std::string trigger = "x";
     if (!tool_dialect_triggers(dialect).empty()) trigger = tool_dialect_triggers(dialect)[0];
-    std::vector<std::string> units = {"{", "[", "<", "\"", "'", " ", "\n", "(", "{\"name\":", "<tool_call>", "</", "< ",
-                                      "<|\"|>", "<function=", "<invoke name=\"", "<parameter=", "<arg_key>", "call:", "add(",
-                                      trigger, trigger + "{", trigger + "{\"name\": \"", trigger + "<", trigger + " "};
+    std::vector<std::string> units = {"{",
+                                      "[",
+                                      "<",
+                                      "\"",
+                                      "'",
+                                      " ",
+                                      "\n",
+                                      "(",
+                                      "{\"name\":",
+                                      "<tool_call>",
+                                      "</",
+                                      "< ",
+                                      "<|\"|>",
+                                      "<function=",
+                                      "<invoke name=\"",
+                                      "<parameter=",
+                                      "<arg_key>",
+                                      "call:",
+                                      "add(",
+                                      trigger,
+                                      trigger + "{",
+                                      trigger + "{\"name\": \"",
+                                      trigger + "<",
+                                      trigger + " "};
     for (const std::string& unit : units) {
       CAPTURE(name);
       CAPTURE(unit);
@@ -91,30 +112,75 @@ TEST_CASE("deep nesting is text, not a crash") {
 }
 
 TEST_CASE("schemas of a request cannot recurse without end") {
-  const Json tools = Json::parse(R"([{"function":{"name":"f","parameters":{"$defs":{"n":{"anyOf":[{"$ref":"#/$defs/n"},
+  const Json tools =
+      Json::parse(R"([{"function":{"name":"f","parameters":{"$defs":{"n":{"anyOf":[{"$ref":"#/$defs/n"},
       {"$ref":"#/$defs/n"},{"type":"integer"}]}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"type":7},"c":5}}}},
       5, {"function":3}, {"function":{"name":1}}, null])");
-  const std::string text = "<function=f><parameter=a>7</parameter><parameter=b>x</parameter><parameter=c>y</parameter>"
-                           "</function>";
-  CHECK(parse(find_tool_dialect("qwen3_coder"), text, 3, tools).calls == "\nf {\"a\": 7, \"b\": \"x\", \"c\": \"y\"}");
+  const std::string text =
+      "<function=f><parameter=a>7</parameter><parameter=b>x</parameter><parameter=c>y</parameter>"
+      "</function>";
+  CHECK(parse(find_tool_dialect("qwen3_coder"), text, 3, tools).calls ==
+        "\nf {\"a\": 7, \"b\": \"x\", \"c\": \"y\"}");
 }
 
 TEST_CASE("random mixtures of markup parse alike however they are cut, and lose no process") {
   std::mt19937 random(11);
-  const std::vector<std::string> words = {
-      "<tool_call>", "</tool_call>", "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "{\"name\": \"f\"", "}", "{", "[", "]",
-      "\"", ", ", "; ", "\n", " ", "text", "é", "🎉", "<function=f>", "</function>", "<parameter=a>", "</parameter>", "1",
-      "<invoke name=\"f\">", "</invoke>", "<parameter name=\"a\">", "<arg_key>a</arg_key>", "<arg_value>1</arg_value>",
-      "[TOOL_CALLS]", "f{\"a\": 1}", "[ARGS]", "f(a=1)", "[f(a='x')]", "functools", "<", "</", "<|", "\\", "call:f{a:1}",
-      "<|\"|>", "<|message|>", "to=f", "<|start|>", "<|eom|>", "```json\n", "```", "<think>", "</think>"};
+  const std::vector<std::string> words = {"<tool_call>",
+                                          "</tool_call>",
+                                          "{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
+                                          "{\"name\": \"f\"",
+                                          "}",
+                                          "{",
+                                          "[",
+                                          "]",
+                                          "\"",
+                                          ", ",
+                                          "; ",
+                                          "\n",
+                                          " ",
+                                          "text",
+                                          "é",
+                                          "🎉",
+                                          "<function=f>",
+                                          "</function>",
+                                          "<parameter=a>",
+                                          "</parameter>",
+                                          "1",
+                                          "<invoke name=\"f\">",
+                                          "</invoke>",
+                                          "<parameter name=\"a\">",
+                                          "<arg_key>a</arg_key>",
+                                          "<arg_value>1</arg_value>",
+                                          "[TOOL_CALLS]",
+                                          "f{\"a\": 1}",
+                                          "[ARGS]",
+                                          "f(a=1)",
+                                          "[f(a='x')]",
+                                          "functools",
+                                          "<",
+                                          "</",
+                                          "<|",
+                                          "\\",
+                                          "call:f{a:1}",
+                                          "<|\"|>",
+                                          "<|message|>",
+                                          "to=f",
+                                          "<|start|>",
+                                          "<|eom|>",
+                                          "```json\n",
+                                          "```",
+                                          "<think>",
+                                          "</think>"};
   for (const std::string& name : tool_dialect_names()) {
     const ToolDialect& dialect = find_tool_dialect(name);
     if (tool_dialect_name(dialect) != name) continue;
     std::vector<std::string> pool = words;
-    for (const auto trigger : tool_dialect_triggers(dialect)) pool.insert(pool.end(), 6, std::string(trigger));
-    for (const std::string_view bar : {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜DSML｜invoke name=\"f\">",
-                                       "</｜DSML｜invoke>", "<|tool_call_begin|>", "functions.f:0",
-                                       "<|tool_call_argument_begin|>", "<|tool_call_end|>"}) {
+    for (const auto trigger : tool_dialect_triggers(dialect))
+      pool.insert(pool.end(), 6, std::string(trigger));
+    for (const std::string_view bar :
+         {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜DSML｜invoke name=\"f\">",
+          "</｜DSML｜invoke>", "<|tool_call_begin|>", "functions.f:0", "<|tool_call_argument_begin|>",
+          "<|tool_call_end|>"}) {
       pool.emplace_back(bar);
     }
     for (int round = 0; round < 300; ++round) {

@@ -12,7 +12,9 @@ using namespace vllm;
 
 namespace {
 
-std::string detected(std::string_view source) { return std::string(tool_dialect_name(detect_tool_dialect(source))); }
+std::string detected(std::string_view source) {
+  return std::string(tool_dialect_name(detect_tool_dialect(source)));
+}
 
 std::vector<ToolCallDelta> calls_of(ToolParser& parser, std::string_view text) {
   std::vector<ToolCallDelta> calls = parser.feed(text).calls;
@@ -31,11 +33,13 @@ std::vector<ToolCallDelta> calls_of(ToolParser& parser, std::string_view text) {
 TEST_CASE("all names are known and an unknown one is refused with the list") {
   const std::vector<std::string> names = tool_dialect_names();
   for (const char* name :
-       {"hermes", "qwen3", "longcat", "qwen3_coder", "qwen3_xml", "mimo", "step3p5", "seed_oss", "glm45", "glm47",
-        "poolside_v1", "hy_v3", "llama3_json", "llama4_json", "pythonic", "llama4_pythonic", "olmo3", "lfm2", "mistral",
-        "deepseek_v3", "deepseek_v31", "deepseek_v32", "deepseek_v4", "kimi_k2", "minimax_m2", "step3", "gemma4",
-        "functiongemma", "granite", "granite4", "granite-20b-fc", "phi4_mini_json", "internlm", "jamba", "hunyuan_a13b",
-        "xlam", "ernie45", "gigachat3", "apertus", "minicpm5", "muse_glimmer", "inkling"}) {
+       {"hermes",         "qwen3",          "longcat",      "qwen3_coder",     "qwen3_xml",    "mimo",
+        "step3p5",        "seed_oss",       "glm45",        "glm47",           "poolside_v1",  "hy_v3",
+        "llama3_json",    "llama4_json",    "pythonic",     "llama4_pythonic", "olmo3",        "lfm2",
+        "mistral",        "deepseek_v3",    "deepseek_v31", "deepseek_v32",    "deepseek_v4",  "kimi_k2",
+        "minimax_m2",     "step3",          "gemma4",       "functiongemma",   "granite",      "granite4",
+        "granite-20b-fc", "phi4_mini_json", "internlm",     "jamba",           "hunyuan_a13b", "xlam",
+        "ernie45",        "gigachat3",      "apertus",      "minicpm5",        "muse_glimmer", "inkling"}) {
     CHECK_NOTHROW(find_tool_dialect(name));
     CHECK(std::find(names.begin(), names.end(), name) != names.end());
   }
@@ -88,7 +92,8 @@ TEST_CASE("TOOL-04 ids are unique and look as the dialect's do") {
   REQUIRE(mistral.size() == 1);
   CHECK(std::regex_match(mistral[0], std::regex("[A-Za-z0-9]{9}")));
   const std::string kimi = "<|tool_call_begin|>functions.f:4<|tool_call_argument_begin|>{}<|tool_call_end|>";
-  const auto numbered = ids("kimi_k2", "<|tool_calls_section_begin|>" + kimi + kimi + "<|tool_calls_section_end|>");
+  const auto numbered =
+      ids("kimi_k2", "<|tool_calls_section_begin|>" + kimi + kimi + "<|tool_calls_section_end|>");
   REQUIRE(numbered.size() == 2);
   CHECK(numbered[0] == "functions.f:4");
   CHECK(numbered[0] != numbered[1]);
@@ -99,7 +104,8 @@ TEST_CASE("TOOL-09 what a tag format describes is what the parser reads") {
       {"a":{"type":"integer"},"s":{"type":"string"}}}}}])");
   int described = 0;
   for (const std::string& name : tool_dialect_names()) {
-    for (const ToolTagOptions options : {ToolTagOptions{}, ToolTagOptions{true, false}, ToolTagOptions{false, true}}) {
+    for (const ToolTagOptions options :
+         {ToolTagOptions{}, ToolTagOptions{true, false}, ToolTagOptions{false, true}}) {
       const auto format = tool_tag_format(find_tool_dialect(name), "f-1.x", options);
       if (!format) continue;
       CAPTURE(name);
@@ -109,7 +115,8 @@ TEST_CASE("TOOL-09 what a tag format describes is what the parser reads") {
         arguments = "{\"a\": 1, \"s\": \"x\\ny\"}";
       } else {
         for (const auto& [key, value] : {std::pair("a", "1"), std::pair("s", "x\ny")}) {
-          arguments += format->argument_begin + key + format->argument_after_key + value + format->argument_end;
+          arguments +=
+              format->argument_begin + key + format->argument_after_key + value + format->argument_end;
         }
       }
       std::string text = format->section_begin;

@@ -5,7 +5,9 @@ namespace {
 
 bool is_json_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
-bool is_hex(char byte) { return is_digit(byte) || (byte >= 'a' && byte <= 'f') || (byte >= 'A' && byte <= 'F'); }
+bool is_hex(char byte) {
+  return is_digit(byte) || (byte >= 'a' && byte <= 'f') || (byte >= 'A' && byte <= 'F');
+}
 
 }  // namespace
 

@@ -14,8 +14,8 @@ class JsonScanner {
   /// Starts inside an object, behind a key and its colon.
   static JsonScanner inside_object();
 
-  /// Reads bytes up to the end of the value or the first byte that cannot be part of it, and returns how many it read.
-  /// Space in front of the value is part of it, space behind it is not.
+  /// Reads bytes up to the end of the value or the first byte that cannot be part of it, and returns how many
+  /// it read. Space in front of the value is part of it, space behind it is not.
   size_t scan(std::string_view bytes);
   /// Says that no bytes follow: a number may end here.
   void finish();

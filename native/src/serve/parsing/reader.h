@@ -1,5 +1,5 @@
-// A text that arrives in pieces, read by a coroutine. What a coroutine reads does not depend on how the text was cut:
-// whenever it needs more bytes than there are, it waits.
+// A text that arrives in pieces, read by a coroutine. What a coroutine reads does not depend on how the text
+// was cut: whenever it needs more bytes than there are, it waits.
 #pragma once
 #include <coroutine>
 #include <functional>
@@ -104,8 +104,8 @@ Match match_any(std::string_view text, bool ended, std::span<const std::string_v
 
 using Sink = std::function<void(std::string_view)>;
 
-/// Reads up to the first Yes, which stays unread; `which` is -1 at the end of the text. Text goes to `sink` as soon as
-/// it cannot be part of a match. A match starts with one of `first_bytes`.
+/// Reads up to the first Yes, which stays unread; `which` is -1 at the end of the text. Text goes to `sink`
+/// as soon as it cannot be part of a match. A match starts with one of `first_bytes`.
 Task<Match> read_until(Reader& in, std::string_view first_bytes, Matcher matcher, Sink sink);
 /// The same for literal markers, which must outlive the task.
 Task<Match> read_until(Reader& in, std::span<const std::string_view> markers, Sink sink);

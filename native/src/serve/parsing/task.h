@@ -48,8 +48,9 @@ struct Promise<void> : PromiseBase {
 
 }  // namespace task_detail
 
-/// A task owns its coroutine; destroying it drops the coroutine wherever it stands. Because tasks start at once, a
-/// chain of awaits that needs no new text is plain nested calls and returns: the stack does not grow with the text.
+/// A task owns its coroutine; destroying it drops the coroutine wherever it stands. Because tasks start at
+/// once, a chain of awaits that needs no new text is plain nested calls and returns: the stack does not grow
+/// with the text.
 template <typename Value = void>
 class [[nodiscard]] Task {
  public:

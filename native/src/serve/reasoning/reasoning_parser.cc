@@ -18,16 +18,16 @@ enum class Thought {
 
 struct ReasoningDialect {
   std::string_view name;
-  std::vector<std::string_view> starts, ends;  // the first is the one that models use
-  Thought by_default = Thought::Undecided;     // without a tag in the prompt
-  std::vector<std::string_view> switches = {}; // template kwargs that turn thinking on or off
-  bool on = true;                              // without such a kwarg
-  bool identity_when_off = false;              // then nothing is looked for
-  bool anywhere = false;                       // thoughts may begin behind text
-  bool drop_repeated_end = false;              // end tags behind the first are markup as well
-  std::vector<std::string_view> wrappers = {}; // markup around the answer, goes with line breaks next to it
-  std::string_view prefix = "";                // content in front of all text
-  bool messages = false;                       // thoughts are messages of their own
+  std::vector<std::string_view> starts, ends;   // the first is the one that models use
+  Thought by_default = Thought::Undecided;      // without a tag in the prompt
+  std::vector<std::string_view> switches = {};  // template kwargs that turn thinking on or off
+  bool on = true;                               // without such a kwarg
+  bool identity_when_off = false;               // then nothing is looked for
+  bool anywhere = false;                        // thoughts may begin behind text
+  bool drop_repeated_end = false;               // end tags behind the first are markup as well
+  std::vector<std::string_view> wrappers = {};  // markup around the answer, goes with line breaks next to it
+  std::string_view prefix = "";                 // content in front of all text
+  bool messages = false;                        // thoughts are messages of their own
 };
 
 namespace {
@@ -59,6 +59,13 @@ const std::vector<ReasoningDialect>& dialects() {
        .switches = kBoth,
        .on = false,
        .identity_when_off = true},
+      {.name = "poolside_v1",
+       .starts = kStart,
+       .ends = kEnd,
+       .by_default = Thought::Open,
+       .switches = kBoth,
+       .on = false,
+       .identity_when_off = true},
       {.name = "holo2",
        .starts = kStart,
        .ends = kEnd,
@@ -71,7 +78,6 @@ const std::vector<ReasoningDialect>& dialects() {
       switched("glm45", kBoth),
       switched("glm47", kBoth),
       switched("kimi_k2", kBoth),
-      switched("poolside_v1", kSwitch),
       {.name = "seed_oss",
        .starts = {"<seed:think>"},
        .ends = {"</seed:think>"},
@@ -263,8 +269,8 @@ Task<> read_thoughts(ReasoningContext& context, const ReasoningDialect& dialect)
   }
 }
 
-/// Messages `to=NAME<|message|>body<|eom|>`: those to the model itself are thoughts. Others lose their framing unless a
-/// tool parser needs it.
+/// Messages `to=NAME<|message|>body<|eom|>`: those to the model itself are thoughts. Others lose their
+/// framing unless a tool parser needs it.
 Task<> read_messages(ReasoningContext& context) {
   Reader& in = context.in;
   static constexpr std::string_view kHeaderEnd[] = {"<|message|>", "<|start|>", "<|eom|>", "<|eot|>"};
@@ -294,7 +300,8 @@ Task<> read_messages(ReasoningContext& context) {
       const bool complete = co_await accept(in, "<|message|>");
       if (complete) header += "<|message|>";
       self = complete && header.find("to=self<|message|>") != header.npos;
-      const bool to_user = header.find("to=") == header.npos || header.find("to=user<|message|>") != header.npos;
+      const bool to_user =
+          header.find("to=") == header.npos || header.find("to=user<|message|>") != header.npos;
       if (!self && (!complete || context.tools_active || !to_user)) context.out.content(header);
       if (!complete) continue;
     }
@@ -318,15 +325,16 @@ Task<> read_messages(ReasoningContext& context) {
 Thought state_of_prompt(std::string_view prompt, const ReasoningDialect& dialect, Thought otherwise) {
   const auto ends_with = [&](const Texts& texts) {
     const std::string_view tail = trim(prompt.substr(prompt.size() - std::min<size_t>(prompt.size(), 256)));
-    return std::any_of(texts.begin(), texts.end(), [&](std::string_view text) { return tail.ends_with(text); });
+    return std::any_of(texts.begin(), texts.end(),
+                       [&](std::string_view text) { return tail.ends_with(text); });
   };
   if (ends_with(dialect.starts)) return Thought::Open;
   if (ends_with(dialect.ends)) return Thought::Closed;
   // A tag further up counts when it stands in the turn that is to be continued.
   static constexpr std::string_view kTurns[] = {
-      "<|im_start|>",      "<|im_end|>",   "<seed:bos>",    "<seed:eos>",  "<|system|>",     "<|user|>",
-      "<|assistant|>",     "<|observation|>", "<｜Assistant｜>", "<｜User｜>",   "[/INST]",        "[INST]",
-      "<|end_header_id|>", "<|eot_id|>",   "<|im_middle|>", "<|turn>",     "<start_of_turn>", "]~b]",
+      "<|im_start|>",      "<|im_end|>",      "<seed:bos>",      "<seed:eos>", "<|system|>",      "<|user|>",
+      "<|assistant|>", "<assistant>",     "<|observation|>", "<｜Assistant｜>", "<｜User｜>", "[/INST]",         "[INST]",
+      "<|end_header_id|>", "<|eot_id|>",      "<|im_middle|>",   "<|turn>",    "<start_of_turn>", "]~b]",
       "<|start|>",         "<|end_of_role|>", "[/SYSTEM_PROMPT]"};
   size_t turn = prompt.npos;
   for (const std::string_view text : kTurns) {
@@ -350,7 +358,8 @@ Thought state_of_prompt(std::string_view prompt, const ReasoningDialect& dialect
 
 class DialectReasoningParser : public ReasoningParser {
  public:
-  DialectReasoningParser(const ReasoningDialect& dialect, Thought state, bool tools_active) : dialect_(dialect) {
+  DialectReasoningParser(const ReasoningDialect& dialect, Thought state, bool tools_active)
+      : dialect_(dialect) {
     context_.state = state;
     context_.tools_active = tools_active;
     task_ = dialect.messages ? read_messages(context_) : read_thoughts(context_, dialect_);
@@ -394,8 +403,8 @@ const ReasoningDialect& find_reasoning_dialect(std::string_view name) {
   }
   std::string list;
   for (const std::string& known : reasoning_dialect_names()) list += (list.empty() ? "" : ", ") + known;
-  fail_argument("reasoning_parser is %s, which is no known parser; it must be one of %s.", quote(name).c_str(),
-                list.c_str());
+  fail_argument("reasoning_parser is %s, which is no known parser; it must be one of %s.",
+                quote(name).c_str(), list.c_str());
 }
 
 const ReasoningDialect& detect_reasoning_dialect(std::string_view source) {
@@ -422,7 +431,8 @@ std::vector<std::string> reasoning_dialect_names() {
 
 std::string_view reasoning_dialect_name(const ReasoningDialect& dialect) { return dialect.name; }
 
-std::unique_ptr<ReasoningParser> make_reasoning_parser(const ReasoningDialect& dialect, const ReasoningStart& start,
+std::unique_ptr<ReasoningParser> make_reasoning_parser(const ReasoningDialect& dialect,
+                                                       const ReasoningStart& start,
                                                        const Json& template_kwargs) {
   bool on = dialect.on;
   bool given = false;

@@ -15,14 +15,14 @@ struct ReasoningDelta {
   bool repeats_thought = false;
 };
 
-/// The joined deltas do not depend on how the text is cut. Line breaks at both ends of a thought and at the start of the
-/// content behind it are stripped; tags are in neither.
+/// The joined deltas do not depend on how the text is cut. Line breaks at both ends of a thought and at the
+/// start of the content behind it are stripped; tags are in neither.
 class ReasoningParser {
  public:
   virtual ~ReasoningParser() = default;
   virtual ReasoningDelta feed(std::string_view bytes) = 0;
-  /// `stopped_naturally`: the model ended its turn, it was not cut. A thought that is open then is delivered once more
-  /// as content, so that the answer is not empty.
+  /// `stopped_naturally`: the model ended its turn, it was not cut. A thought that is open then is delivered
+  /// once more as content, so that the answer is not empty.
   virtual ReasoningDelta finish(bool stopped_naturally) = 0;
 
   /// The next token belongs to a thought.
@@ -47,12 +47,14 @@ std::string_view reasoning_dialect_name(const ReasoningDialect& dialect);
 struct ReasoningStart {
   /// The rendered prompt: it may end inside a thought, or with one that is closed.
   std::string_view prompt;
-  /// A tool parser reads the content: messages to tools and the user keep their framing where a dialect has some.
+  /// A tool parser reads the content: messages to tools and the user keep their framing where a dialect has
+  /// some.
   bool tools_active = false;
 };
 
 /// `template_kwargs`: chat_template_kwargs of the request (enable_thinking, thinking), null for none.
-std::unique_ptr<ReasoningParser> make_reasoning_parser(const ReasoningDialect& dialect, const ReasoningStart& start,
+std::unique_ptr<ReasoningParser> make_reasoning_parser(const ReasoningDialect& dialect,
+                                                       const ReasoningStart& start,
                                                        const nlohmann::ordered_json& template_kwargs);
 
 }  // namespace vllm

@@ -38,13 +38,15 @@ struct JsonCallKeys {
   bool name_is_key = false;  // {"NAME": {arguments}}
 };
 
-/// Reads one call or a list of calls; the caller must hold the text. Reading stops at the first byte that cannot belong
-/// to it, or behind the first key that a call does not have when `foreign_key` is given (it is then set).
+/// Reads one call or a list of calls; the caller must hold the text. Reading stops at the first byte that
+/// cannot belong to it, or behind the first key that a call does not have when `foreign_key` is given (it is
+/// then set).
 Task<bool> read_json_calls(Reader& in, const JsonCallKeys& keys, std::vector<FoundCall>* calls,
                            bool* foreign_key = nullptr);
 /// Reads one JSON value; false at the first byte that makes it none.
 Task<bool> read_json(Reader& in);
-/// Arguments as they are sent: an object verbatim, {} for null or nothing, the object inside a string. False for others.
+/// Arguments as they are sent: an object verbatim, {} for null or nothing, the object inside a string. False
+/// for others.
 bool normalise_arguments(std::string_view json, std::string* arguments);
 
 /// Calls of this kind between markers.
@@ -77,11 +79,11 @@ enum class TagForm {
   Attribute,  // <invoke name="NAME">
 };
 enum class ValueRule {
-  OneNewline,     // one newline less at each end, typed by the schema
-  StripNonText,   // verbatim for text, stripped for the others, typed by the schema
-  StringFlag,     // attribute string="true": verbatim; else typed by the schema
-  JsonOrText,     // JSON where it is, else text
-  Literal         // CDATA, JSON or Python literals unless the schema wants text
+  OneNewline,    // one newline less at each end, typed by the schema
+  StripNonText,  // verbatim for text, stripped for the others, typed by the schema
+  StringFlag,    // attribute string="true": verbatim; else typed by the schema
+  JsonOrText,    // JSON where it is, else text
+  Literal        // CDATA, JSON or Python literals unless the schema wants text
 };
 struct TagStyle {
   std::vector<std::string_view> begins;  // wrapper around calls
@@ -92,14 +94,16 @@ struct TagStyle {
   TagForm form = TagForm::Equals;
   ValueRule values = ValueRule::OneNewline;
   std::vector<std::string_view> noise = {};  // between wrapper and calls
-  bool unwrap = false;      // one parameter `arguments` or `input` that holds the whole object
-  bool known_only = false;  // drop calls of unknown tools, unknown arguments, calls that lack a required argument
+  bool unwrap = false;  // one parameter `arguments` or `input` that holds the whole object
+  bool known_only =
+      false;  // drop calls of unknown tools, unknown arguments, calls that lack a required argument
 };
 Task<> read_tag_dialect(ToolContext& context, const TagStyle& style);
 /// <TAG=NAME> or <TAG name="NAME" ...> at the start of the text; </TAG>.
 Match match_open_tag(std::string_view text, bool ended, std::string_view tag, TagForm form);
 Match match_close_tag(std::string_view text, bool ended, std::string_view tag);
-/// Reads a call whose opening tag is next, up to its end or to what ends it as well: another call, a wrapper, `stops`.
+/// Reads a call whose opening tag is next, up to its end or to what ends it as well: another call, a wrapper,
+/// `stops`.
 Task<> read_tag_call(ToolContext& context, const TagStyle& style, std::vector<std::string_view> stops);
 
 // ---- Calls as <arg_key>K</arg_key><arg_value>V</arg_value>
@@ -117,9 +121,9 @@ Task<> read_arg_key_dialect(ToolContext& context, const ArgKeyStyle& style);
 
 struct PythonicStyle {
   std::vector<std::string_view> begins, ends;  // markers around the calls
-  bool bare = false;      // a list of calls without markers may be the whole text
-  bool brackets = true;   // calls stand in a list, otherwise one after the other
-  bool echo = false;      // models repeat the body behind the end marker, with a second end marker
+  bool bare = false;                           // a list of calls without markers may be the whole text
+  bool brackets = true;                        // calls stand in a list, otherwise one after the other
+  bool echo = false;  // models repeat the body behind the end marker, with a second end marker
 };
 Task<> read_pythonic_dialect(ToolContext& context, const PythonicStyle& style);
 /// JSON text of a Python literal; false when `text` is none.
@@ -129,9 +133,9 @@ bool python_literal_json(std::string_view text, std::string* json);
 
 struct KeyValueStyle {
   std::string_view begin, end;
-  std::string_view quote;       // around strings
-  bool end_optional = false;    // the last call may lack its end
-  bool json_values = false;     // quoted values are JSON where they can be
+  std::string_view quote;     // around strings
+  bool end_optional = false;  // the last call may lack its end
+  bool json_values = false;   // quoted values are JSON where they can be
 };
 Task<> read_key_value_dialect(ToolContext& context, const KeyValueStyle& style);
 

@@ -88,7 +88,7 @@ Task<bool> read_json_object_call(Reader& in, const JsonCallKeys& keys, FoundCall
     if (byte == '}') break;
   }
   valid = valid && named && !call->name.empty() && (has_arguments || !keys.arguments_required);
-  co_return valid && normalise_arguments(raw, &call->arguments);
+  co_return valid&& normalise_arguments(raw, &call->arguments);
 }
 
 }  // namespace

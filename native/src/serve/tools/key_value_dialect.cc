@@ -11,7 +11,8 @@ constexpr int kMaxDepth = 100;
 /// A `{key:value,...}` text as JSON.
 class KeyValues {
  public:
-  KeyValues(std::string_view text, const KeyValueStyle& style, const ToolSchemas& tools, std::string_view tool)
+  KeyValues(std::string_view text, const KeyValueStyle& style, const ToolSchemas& tools,
+            std::string_view tool)
       : text_(text), style_(style), tools_(tools), tool_(tool) {}
 
   bool whole(std::string* json) {

@@ -1,4 +1,5 @@
-// [TOOL_CALLS] in its three forms: a JSON list, a JSON object, or NAME{arguments} with an optional [ARGS] between.
+// [TOOL_CALLS] in its three forms: a JSON list, a JSON object, or NAME{arguments} with an optional [ARGS]
+// between.
 #include "serve/tools/dialect.h"
 
 namespace vllm {

@@ -1,9 +1,11 @@
-// Dialects that no shared mechanism covers whole: they cut the text and leave the bodies to the JSON and tag readers.
+// Dialects that no shared mechanism covers whole: they cut the text and leave the bodies to the JSON and tag
+// readers.
 #include "serve/tools/dialect.h"
 
 namespace vllm {
 
-/// A list of calls that is the whole text or stands behind </think>; or in a fence, [TOOL_CALLS] or <tool_call>.
+/// A list of calls that is the whole text or stands behind </think>; or in a fence, [TOOL_CALLS] or
+/// <tool_call>.
 Task<> read_xlam(ToolContext& context) {
   Reader& in = context.in;
   static constexpr std::string_view kBegins[] = {"```json", "[TOOL_CALLS]", "<tool_call>", "</think>", "```"};
@@ -133,11 +135,8 @@ Task<> read_hunyuan_a13b(ToolContext& context) {
 Task<> read_inkling(ToolContext& context) {
   Reader& in = context.in;
   static constexpr std::string_view kInvoke = "<|content_invoke_tool_json|>";
-  static constexpr std::string_view kMarks[] = {kInvoke,
-                                                "<|message_model|>",
-                                                "<|end_message|>",
-                                                "<|content_text|>",
-                                                "<|content_model_end_sampling|>"};
+  static constexpr std::string_view kMarks[] = {kInvoke, "<|message_model|>", "<|end_message|>",
+                                                "<|content_text|>", "<|content_model_end_sampling|>"};
   JsonCallKeys keys;
   keys.arguments = {"args", "arguments", "parameters"};
   for (;;) {
@@ -191,7 +190,8 @@ Match match_message_header(std::string_view text, bool ended) {
   header = trim(header);
   if (header.starts_with("assistant")) header.remove_prefix(9);
   header = trim(header);
-  if (!header.empty() && (!header.starts_with("to=") || header.find_first_of(" <\n") != header.npos)) return match;
+  if (!header.empty() && (!header.starts_with("to=") || header.find_first_of(" <\n") != header.npos))
+    return match;
   if (!header.empty()) match.name = header.substr(3);
   match.kind = Match::Yes;
   match.size = end + kMessage.size();
@@ -201,8 +201,8 @@ Match match_message_header(std::string_view text, bool ended) {
 
 }  // namespace
 
-/// Tag calls in messages that are addressed to a tool. Messages to the user are content, those to the model itself are
-/// thoughts. A text without any header is read as if addressed to both.
+/// Tag calls in messages that are addressed to a tool. Messages to the user are content, those to the model
+/// itself are thoughts. A text without any header is read as if addressed to both.
 Task<> read_muse_glimmer(ToolContext& context) {
   Reader& in = context.in;
   static const TagStyle kTags = {.begins = {"<atem:function_calls>"},

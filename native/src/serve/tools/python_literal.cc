@@ -80,7 +80,8 @@ class Literal {
     if (name == "True" || name == "true") return *json += "true", true;
     if (name == "False" || name == "false") return *json += "false", true;
     if (name == "None" || name == "null") return *json += "null", true;
-    if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'') && name.size() <= 2 && !name.empty()) {
+    if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'') && name.size() <= 2 &&
+        !name.empty()) {
       at_ = from;
       return strings(json);
     }
@@ -224,7 +225,8 @@ class Literal {
     const size_t from = at_;
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      const bool exponent_sign = (c == '-' || c == '+') && (text_[at_ - (at_ > from)] == 'e' || text_[at_ - (at_ > from)] == 'E');
+      const bool exponent_sign =
+          (c == '-' || c == '+') && (text_[at_ - (at_ > from)] == 'e' || text_[at_ - (at_ > from)] == 'E');
       if (at_ > from && !is_name_byte(c) && c != '.' && !exponent_sign) break;
       ++at_;
     }
@@ -241,7 +243,8 @@ class Literal {
       *json += (negative && text != "0" ? "-" : "") + text;
       return true;
     }
-    if (text.size() > 2 && text[0] == '0' && std::string_view("xXoObB").find(text[1]) != std::string_view::npos) {
+    if (text.size() > 2 && text[0] == '0' &&
+        std::string_view("xXoObB").find(text[1]) != std::string_view::npos) {
       const int base = text[1] == 'x' || text[1] == 'X' ? 16 : text[1] == 'o' || text[1] == 'O' ? 8 : 2;
       uint64_t value = 0;
       const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), value, base);

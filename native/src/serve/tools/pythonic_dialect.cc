@@ -62,7 +62,8 @@ Task<bool> read_call_list(Reader& in, std::vector<FoundCall>* calls) {
 }
 
 /// Calls one after the other, each on its line.
-Task<bool> read_call_lines(Reader& in, std::span<const std::string_view> ends, std::vector<FoundCall>* calls) {
+Task<bool> read_call_lines(Reader& in, std::span<const std::string_view> ends,
+                           std::vector<FoundCall>* calls) {
   for (;;) {
     for (;;) {
       const int byte = co_await in.peek();

@@ -56,7 +56,8 @@ std::string_view unquoted(std::string_view text) {
 std::string attribute_value(std::string_view attributes, std::string_view key) {
   size_t at = 0;
   while ((at = attributes.find(key, at)) != attributes.npos) {
-    const bool starts = at == 0 || is_space(attributes[at - 1]) || static_cast<unsigned char>(attributes[at - 1]) >= 0x80;
+    const bool starts =
+        at == 0 || is_space(attributes[at - 1]) || static_cast<unsigned char>(attributes[at - 1]) >= 0x80;
     size_t next = space_at(attributes, at + key.size());
     at += key.size();
     if (!starts || next >= attributes.size() || attributes[next] != '=') continue;
@@ -115,7 +116,16 @@ Match match_close_tag(std::string_view text, bool ended, std::string_view tag) {
 
 namespace {
 
-enum Piece { kWrapperBegin, kWrapperEnd, kNoise, kCallOpen, kCallClose, kParameterOpen, kParameterClose, kStop };
+enum Piece {
+  kWrapperBegin,
+  kWrapperEnd,
+  kNoise,
+  kCallOpen,
+  kCallClose,
+  kParameterOpen,
+  kParameterClose,
+  kStop
+};
 
 /// Matches the pieces of a style that are wanted.
 struct PieceMatcher {
@@ -229,7 +239,8 @@ class CallArguments {
       if (!context_.tools.empty()) {
         if (!context_.tools.has(tool_)) return;
         for (const std::string& name : context_.tools.required(tool_)) {
-          if (std::none_of(kept_.begin(), kept_.end(), [&](const Argument& a) { return a.key == name; })) return;
+          if (std::none_of(kept_.begin(), kept_.end(), [&](const Argument& a) { return a.key == name; }))
+            return;
         }
       }
       context_.out.begin_call(tool_);
@@ -318,8 +329,8 @@ Task<> read_tag_call(ToolContext& context, const TagStyle& style, std::vector<st
   in.skip(open.size);
   if (open.name.empty()) co_return;
   CallArguments arguments(context, style, std::string(trim(open.name)));
-  Matcher body = PieceMatcher{
-      &style, {kParameterOpen, kCallClose, kWrapperEnd, kCallOpen, kWrapperBegin, kStop}, stops};
+  Matcher body =
+      PieceMatcher{&style, {kParameterOpen, kCallClose, kWrapperEnd, kCallOpen, kWrapperBegin, kStop}, stops};
   Matcher value_end = PieceMatcher{&style, {kParameterClose, kParameterOpen, kCallClose, kStop}, stops};
   for (;;) {
     const Match next = co_await read_until(in, "<", body, nullptr);

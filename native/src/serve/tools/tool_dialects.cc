@@ -68,7 +68,10 @@ const std::vector<ToolDialect>& dialects() {
        {"<|python_tag|>", "{\"name\": "},
        json({.begins = {"<|python_tag|>"}, .ends = {}, .between = ";", .bare_object = true}),
        kDrop},
-      {{"phi4_mini_json"}, {"functools["}, json({.begins = {"functools"}, .ends = {}, .list_only = true}), kDrop},
+      {{"phi4_mini_json"},
+       {"functools["},
+       json({.begins = {"functools"}, .ends = {}, .list_only = true}),
+       kDrop},
       {{"internlm"},
        {"<|action_start|><|plugin|>"},
        json({.begins = {"<|action_start|><|plugin|>"}, .ends = {"<|action_end|>"}}),
@@ -167,7 +170,10 @@ const std::vector<ToolDialect>& dialects() {
       {{"muse_glimmer"}, {"<atem:function_calls>"}, read_muse_glimmer, kKeep},
       {{"glm45"}, {"<tool_call>"}, arg_keys({.begins = {"<tool_call>"}}), kStripDrop},
       {{"glm47"}, {"<tool_call>"}, arg_keys({.begins = {"<tool_call>"}}), kStripDrop},
-      {{"poolside_v1"}, {"<tool_call>"}, arg_keys({.begins = {"<tool_call>"}, .literal_values = true}), kDrop},
+      {{"poolside_v1"},
+       {"<tool_call>"},
+       arg_keys({.begins = {"<tool_call>"}, .literal_values = true}),
+       kDrop},
       {{"hy_v3"},
        {"<tool_calls"},
        arg_keys({.begins = {"<tool_call>"},
@@ -333,14 +339,17 @@ const ToolDialect& detect_tool_dialect(std::string_view source) {
 
 std::vector<std::string> tool_dialect_names() {
   std::vector<std::string> names;
-  for (const ToolDialect& dialect : dialects()) names.insert(names.end(), dialect.names.begin(), dialect.names.end());
+  for (const ToolDialect& dialect : dialects())
+    names.insert(names.end(), dialect.names.begin(), dialect.names.end());
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::string_view tool_dialect_name(const ToolDialect& dialect) { return dialect.names.front(); }
 
-const std::vector<std::string_view>& tool_dialect_triggers(const ToolDialect& dialect) { return dialect.triggers; }
+const std::vector<std::string_view>& tool_dialect_triggers(const ToolDialect& dialect) {
+  return dialect.triggers;
+}
 
 std::unique_ptr<ToolParser> make_tool_parser(const ToolDialect& dialect, const Json& tools) {
   return std::make_unique<DialectParser>(dialect.read, dialect.text, dialect.ids, tools);

@@ -20,8 +20,9 @@ struct ToolDelta {
   std::vector<ToolCallDelta> calls;
 };
 
-/// The joined deltas do not depend on how the text is cut, which may be anywhere: the answer to a whole text is one
-/// feed and finish. Content never holds markup of a recognised call. Time and memory are linear in the text.
+/// The joined deltas do not depend on how the text is cut, which may be anywhere: the answer to a whole text
+/// is one feed and finish. Content never holds markup of a recognised call. Time and memory are linear in the
+/// text.
 class ToolParser {
  public:
   virtual ~ToolParser() = default;

@@ -20,10 +20,10 @@ std::string lower(std::string_view text) {
 /// The JSON type that a schema's type word means.
 std::string json_type(const std::string& word) {
   static const std::map<std::string, std::string, std::less<>> kAliases = {
-      {"str", "string"},     {"text", "string"},    {"varchar", "string"}, {"char", "string"},   {"enum", "string"},
-      {"int", "integer"},    {"long", "integer"},   {"short", "integer"},  {"unsigned", "integer"},
-      {"double", "number"},  {"bool", "boolean"},   {"dict", "object"},    {"arr", "array"},     {"list", "array"},
-      {"sequence", "array"},
+      {"str", "string"},       {"text", "string"},   {"varchar", "string"}, {"char", "string"},
+      {"enum", "string"},      {"int", "integer"},   {"long", "integer"},   {"short", "integer"},
+      {"unsigned", "integer"}, {"double", "number"}, {"bool", "boolean"},   {"dict", "object"},
+      {"arr", "array"},        {"list", "array"},    {"sequence", "array"},
   };
   const std::string name = lower(word);
   if (const auto alias = kAliases.find(name); alias != kAliases.end()) return alias->second;
@@ -235,7 +235,8 @@ std::string ToolSchemas::to_json(std::string_view tool, std::string_view name, s
   }
   if (allows("string")) return json_quote(text);
   // Integers of any length keep their digits.
-  if (const std::string json = integer_json(text); !json.empty() && trim(text).find_first_of("+0") != 0) return json;
+  if (const std::string json = integer_json(text); !json.empty() && trim(text).find_first_of("+0") != 0)
+    return json;
   const Json value = try_json(text);
   return value.is_discarded() ? json_quote(text) : spaced_json(value);
 }

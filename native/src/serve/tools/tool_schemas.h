@@ -11,7 +11,8 @@ namespace vllm {
 
 class ToolSchemas {
  public:
-  /// `tools` as in a chat request: a list of {"type":"function","function":{"name","parameters"?}}; null for none.
+  /// `tools` as in a chat request: a list of {"type":"function","function":{"name","parameters"?}}; null for
+  /// none.
   explicit ToolSchemas(const Json& tools);
 
   bool empty() const { return parameters_.empty(); }
@@ -23,8 +24,8 @@ class ToolSchemas {
 
   /// True when the schema allows no other type than string, or says nothing.
   bool is_text(std::string_view tool, std::string_view name) const;
-  /// JSON text of the value that `text` stands for under the argument's schema: of the types that the schema names, the
-  /// first of null, integer, number, boolean, object, array, string that fits.
+  /// JSON text of the value that `text` stands for under the argument's schema: of the types that the schema
+  /// names, the first of null, integer, number, boolean, object, array, string that fits.
   std::string to_json(std::string_view tool, std::string_view name, std::string_view text) const;
 
  private:
