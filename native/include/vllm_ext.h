@@ -27,12 +27,16 @@ VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* 
  * driven by vllm_request_cancel, _wait, _done, _error and _free. Malformed or unusable requests are
  * VLLM_ERR_INVALID_ARGUMENT.
  *
- * request_json, OpenAI's names: exactly one of `prompt` (string, or array of token ids) and `messages`;
- * max_tokens, temperature, top_p, top_k, min_p, seed, stop (string or array), stop_token_ids,
- * presence_penalty, frequency_penalty, repetition_penalty, min_tokens, ignore_eos, logprobs (number of
- * alternatives; for `prompt` requests), logit_bias (object of id to bias), allowed_token_ids, bad_words,
- * priority, include_stop_str_in_output, skip_special_tokens, grammar, json_schema, regex, choice,
- * json_object. null counts as absent; an unknown key is refused by name.
+ * request_json, OpenAI's names: exactly one of `prompt` (string, or array of token ids) and `messages`.
+ *   both: max_tokens, temperature, top_p, top_k, min_p, seed, stop (string or array), stop_token_ids,
+ * presence_penalty, frequency_penalty, repetition_penalty, min_tokens, ignore_eos, logit_bias (object of id
+ * to bias), allowed_token_ids, bad_words, priority, include_stop_str_in_output, skip_special_tokens; at most
+ * one constraint: grammar (GBNF), json_schema (object or text), regex, choice (array), json_object (true),
+ * response_format, structured_outputs prompt: logprobs (number of alternatives) messages: tools, tool_choice,
+ * parallel_tool_calls, chat_template_kwargs, reasoning_effort, thinking_budget (tokens of thought before its
+ * end is forced), include_reasoning, documents, add_generation_prompt, continue_final_message,
+ *     max_completion_tokens, logprobs (boolean) with top_logprobs
+ * null counts as absent; an unknown key is refused by name.
  *
  * Each callback gets one JSON object in delta_text:
  *   {"object": "text_completion",

@@ -318,7 +318,7 @@ TEST_CASE("ABI complete_tokens reports as many ids as fit and generates all the 
   CHECK(last_error_has("99999"));
 }
 
-TEST_CASE("ABI wrong sampling values and unserved constraints are refused by name; the engine goes on") {
+TEST_CASE("ABI wrong sampling values and constraints are refused by name; the engine goes on") {
   const Handle h;
   vllm_completion out;
   const auto status = [&](const auto& edit) {
@@ -337,7 +337,7 @@ TEST_CASE("ABI wrong sampling values and unserved constraints are refused by nam
           p.stop = empty_stop;
           p.n_stop = 1;
         }) == VLLM_ERR_INVALID_ARGUMENT);
-  CHECK(status([](auto& p) { p.structured_regex = "a+"; }) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(status([](auto& p) { p.structured_regex = "a("; }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(status([&](auto& p) {
           p.structured_choice = choices;
           p.n_structured_choice = 1;
@@ -446,8 +446,11 @@ TEST_CASE("extension requests that cannot be served are refused at once, by name
   refused(R"({"prompt": "a", "logit_bias": {"99999": 1}})", "99999");
   refused(R"({"prompt": "a", "stop": [""]})", "stop");
   refused(R"({"prompt": "a", "logprobs": 5000})", "logprobs");
-  refused(R"({"prompt": "a", "grammar": "root ::= \"a\""})", "grammar");
-  refused(R"({"messages": []})", "messages");
+  refused(R"({"prompt": "a", "grammar": "root ::= other"})", "other");
+  refused(R"({"prompt": "a", "grammar": "root ::= \"a\"", "regex": "b"})", "two structured constraints");
+  refused(R"({"prompt": "a", "choice": []})", "choice");
+  refused(R"({"messages": []})", "messages is empty");
+  refused(R"({"messages": [{"role": "user", "content": "a"}], "temprature": 1})", "temprature");
   const std::string deep = std::string(R"({"prompt": )") + std::string(60000, '[') + "}";
   refused(deep.c_str(), "request");
 }

@@ -34,6 +34,15 @@ GenerationRequest request(std::vector<int32_t> prompt, int max_tokens, float tem
   return r;
 }
 
+/// A copy to submit; requests of these tests have no constraint.
+GenerationRequest again(const GenerationRequest& r) {
+  GenerationRequest out;
+  out.prompt = r.prompt;
+  out.sampling = r.sampling;
+  out.priority = r.priority;
+  return out;
+}
+
 struct Result {
   std::string text;
   std::vector<int32_t> ids;
@@ -93,14 +102,14 @@ TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted run
     GenerationRequest r = request(prompt(i % 5, 20 + 9 * i), 40, i % 2 == 0 ? 0.0f : 0.8f);
     r.sampling.seed = 42 + i;
     r.sampling.top_p = 0.95f;
-    requests.push_back(r);
+    requests.push_back(std::move(r));
   }
   std::vector<Result> solo;
   {
     EngineConfig c = config();
     c.prefix_caching = Tristate::Off;
     const auto engine = Engine::load(c);
-    for (const auto& r : requests) solo.push_back(drain(*engine->submit(r)));
+    for (const auto& r : requests) solo.push_back(drain(*engine->submit(again(r))));
     check_all_returned(*engine);
   }
   struct Variant {
@@ -122,7 +131,7 @@ TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted run
     c.prefix_caching = v.cache;
     const auto engine = Engine::load(c);
     std::vector<std::shared_ptr<Stream>> streams;
-    for (const auto& r : requests) streams.push_back(engine->submit(r));
+    for (const auto& r : requests) streams.push_back(engine->submit(again(r)));
     for (int i = 0; i < kRequests; ++i) {
       CAPTURE(i);
       const Result result = drain(*streams[i]);
@@ -212,12 +221,12 @@ TEST_CASE(
 TEST_CASE("SAMP-08 STOP-03 end ids stop a request and are not shown; ignore_eos goes on") {
   const auto engine = Engine::load(config("qwen2"));
   GenerationRequest r = request(prompt(2, 12), 30);
-  const Result free_run = drain(*engine->submit(r));
+  const Result free_run = drain(*engine->submit(again(r)));
   REQUIRE(free_run.ids.size() == 30);
   r.sampling.stop_token_ids = {free_run.ids[7]};
   size_t first = 0;
   while (free_run.ids[first] != free_run.ids[7]) ++first;
-  const Result stopped = drain(*engine->submit(r));
+  const Result stopped = drain(*engine->submit(again(r)));
   CHECK(stopped.ids.size() == first + 1);
   CHECK(stopped.last.finish == FinishReason::Stop);
   CHECK(stopped.last.stop_token == free_run.ids[7]);
@@ -236,7 +245,7 @@ TEST_CASE("STOP-01 a stop string cuts the text, streamed and whole") {
   const std::string stop = free_run.text.substr(at, end - at);
   GenerationRequest r = request(prompt(4, 12), 40);
   r.sampling.stop = {"never to be seen", stop};
-  const Result result = drain(*engine->submit(r));
+  const Result result = drain(*engine->submit(again(r)));
   CHECK(result.text == free_run.text.substr(0, free_run.text.find(stop)));
   CHECK(result.last.finish == FinishReason::Stop);
   CHECK(result.last.stop_string == stop);
@@ -249,7 +258,7 @@ TEST_CASE("SAMP-04 non-finite logits end their request with an error and nobody 
     if (output.size() == 3) logits[5] = NAN;
   };
   const auto good = engine->submit(request(prompt(2, 20), 20));
-  const auto failing = engine->submit(bad);
+  const auto failing = engine->submit(again(bad));
   const Result result = drain(*failing);
   CHECK(result.ids.size() == 3);
   REQUIRE(result.last.error);
@@ -323,7 +332,7 @@ TEST_CASE("log-probabilities come with every token, also when text is held back"
   const auto engine = Engine::load(config());
   GenerationRequest r = request(prompt(1, 20), 10);
   r.sampling.logprobs = 3;
-  const auto stream = engine->submit(r);
+  const auto stream = engine->submit(again(r));
   std::vector<SampledToken> all;
   Delta delta;
   do {

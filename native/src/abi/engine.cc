@@ -6,6 +6,7 @@
 #include "abi/handles.h"
 #include "abi/settings.h"
 #include "serve/completion.h"
+#include "serve/json_fields.h"
 #include "serve/query.h"
 #include "vllm_ext.h"
 
@@ -17,7 +18,10 @@ void load(const vllm_model_params* params, const char* settings_json, bool with_
   require_text(params->model_path, "params->model_path");
   EngineConfig config = engine_config(*params);
   if (with_settings) apply_settings(settings_json != nullptr ? settings_json : "", config);
-  *out = new vllm_engine{Engine::load(config)};
+  auto handle = std::make_unique<vllm_engine>();
+  handle->engine = Engine::load(config);
+  handle->chat = std::make_unique<Chat>(*handle->engine, chat_settings(*params));
+  *out = handle.release();
 }
 
 GenerationRequest text_request(vllm_engine* engine, const char* prompt, const vllm_sampling_params* params) {
@@ -27,6 +31,8 @@ GenerationRequest text_request(vllm_engine* engine, const char* prompt, const vl
   GenerationRequest request;
   request.sampling = sampling_params(*params);
   request.prompt = engine->engine->tokenizer().encode(prompt, true, true);
+  if (const auto spec = constraint_spec(*params))
+    request.constraint = engine->engine->constraints().make(*spec);
   return request;
 }
 
@@ -57,9 +63,39 @@ void fill(const Whole& whole, vllm_completion* out) {
   out->completion_tokens = whole.last.completion_tokens;
 }
 
-[[noreturn]] void refuse_chat() {
-  fail_argument("chat requests are not in this build, use vllm_complete with a rendered prompt");
+Json request_object(const char* text) {
+  Json request = parse_json(text, "request", Status::InvalidArgument);
+  if (!request.is_object()) fail_argument("the request is %s, needed is an object", brief(request).c_str());
+  return request;
 }
+
+bool is_chat(const Json& request) {
+  const auto messages = request.find("messages");
+  return messages != request.end() && !messages->is_null();
+}
+
+std::string error_chunk(const Error& error) {
+  return dump_json(
+      Json{{"error", {{"status", static_cast<int>(error.status())}, {"message", error.message()}}}});
+}
+
+/// Hands JSON chunks to a token callback.
+class ChunkCallback {
+ public:
+  ChunkCallback(vllm_token_callback callback, void* user_data) : callback_(callback), user_data_(user_data) {}
+  bool operator()(const Json& chunk, bool finished) const {
+    return callback_(dump_json(chunk).c_str(), finished, user_data_);
+  }
+  /// The last call of a failed request.
+  [[noreturn]] void fail(const Error& error) const {
+    callback_(error_chunk(error).c_str(), true, user_data_);
+    throw error;
+  }
+
+ private:
+  vllm_token_callback callback_;
+  void* user_data_;
+};
 
 }  // namespace
 }  // namespace vllm::abi
@@ -136,6 +172,8 @@ vllm_status vllm_complete_tokens(vllm_engine* engine, const int32_t* prompt_toke
     GenerationRequest request;
     request.sampling = sampling_params(*params);
     request.prompt.assign(prompt_tokens, prompt_tokens + n_prompt_tokens);
+    if (const auto spec = constraint_spec(*params))
+      request.constraint = engine->engine->constraints().make(*spec);
     const Whole whole = run(*engine->engine, std::move(request));
     if (out != nullptr) fill(whole, out);
     *n_out_tokens =
@@ -175,12 +213,25 @@ vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_json, vllm_
     require(request_json, "request_json");
     require(reinterpret_cast<const void*>(callback), "callback");
     Engine& e = *engine->engine;
-    const auto emit = [&tokenizer = e.tokenizer(), callback, user_data](const Delta& delta) {
-      const bool go_on = callback(completion_chunk(delta, tokenizer).c_str(), delta.finished(), user_data);
-      if (delta.error) throw *delta.error;
-      return go_on;
+    const ChunkCallback send(callback, user_data);
+    const Json json = request_object(request_json);
+    if (!is_chat(json)) {
+      const auto emit = [&tokenizer = e.tokenizer(), send](const Delta& delta) {
+        if (delta.error) send.fail(*delta.error);
+        return send(completion_chunk(delta, tokenizer), delta.finished());
+      };
+      *out_request = new vllm_request(e, e.submit(parse_completion_request(json, e)), emit);
+      return;
+    }
+    const auto call = std::make_shared<ChatCall>(engine->chat->prepare(json, true));
+    const auto emit = [&chat = *engine->chat, call, send](const Delta& delta) {
+      if (delta.error) send.fail(*delta.error);
+      const std::vector<Json> chunks = chat.chunks(*call, delta, true);
+      for (size_t i = 0; i < chunks.size(); ++i)
+        if (!send(chunks[i], delta.finished() && i + 1 == chunks.size())) return false;
+      return true;
     };
-    *out_request = new vllm_request(e, e.submit(parse_completion_request(request_json, e.tokenizer())), emit);
+    *out_request = new vllm_request(e, e.submit(std::move(call->generation)), emit);
   });
 }
 
@@ -229,16 +280,50 @@ vllm_status vllm_chat(vllm_engine* engine, const char* request_json, char** out_
     *out_response_json = nullptr;
     require(engine, "engine");
     require(request_json, "request_json");
-    refuse_chat();
+    Chat& chat = *engine->chat;
+    ChatCall call = chat.prepare(request_object(request_json), false);
+    const auto stream = engine->engine->submit(std::move(call.generation));
+    ChatAnswer answer;
+    deliver(*engine->engine, *stream, nullptr, [&](const Delta& delta) {
+      if (delta.error) throw *delta.error;
+      chat.collect(call, delta, answer);
+      return true;
+    });
+    *out_response_json = new_string(dump_json(chat.response(call, answer)));
   });
 }
 
-vllm_status vllm_chat_stream(vllm_engine* engine, const char* request_json, vllm_token_callback cb, void*) {
+vllm_status vllm_chat_stream(vllm_engine* engine, const char* request_json, vllm_token_callback cb,
+                             void* user_data) {
   return guarded("vllm_chat_stream", [&] {
     require(engine, "engine");
     require(request_json, "request_json");
     require(reinterpret_cast<const void*>(cb), "cb");
-    refuse_chat();
+    Chat& chat = *engine->chat;
+    const ChunkCallback send(cb, user_data);
+    Json json = request_object(request_json);
+    ChatCall call = chat.prepare(json, false);
+    const auto stream = engine->engine->submit(std::move(call.generation));
+    bool stopped = false;
+    try {
+      stopped = !call.continuous_usage && !send(chat.role_chunk(call), false);
+    } catch (...) {
+      engine->engine->cancel(*stream);
+      throw;
+    }
+    if (stopped) engine->engine->cancel(*stream);
+    deliver(*engine->engine, *stream, nullptr, [&](const Delta& delta) {
+      if (stopped) return false;
+      if (delta.error) throw *delta.error;
+      for (const Json& chunk : chat.chunks(call, delta, call.continuous_usage)) {
+        stopped = !send(chunk, false);
+        if (stopped) return false;
+      }
+      if (!delta.finished()) return true;
+      if (call.include_usage) stopped = !send(chat.usage_chunk(call, delta), false);
+      if (!stopped) cb("", true, user_data);
+      return true;
+    });
   });
 }
 

@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "serve/chat.h"
 #include "vllm.h"
 
 struct vllm_engine {
   std::unique_ptr<vllm::Engine> engine;
+  std::unique_ptr<vllm::Chat> chat;
 };
 
 namespace vllm::abi {

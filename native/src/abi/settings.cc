@@ -1,5 +1,6 @@
 #include "abi/settings.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
@@ -27,7 +28,9 @@ EngineConfig engine_config(const vllm_model_params& params) {
   const bool offload = check_offload_config(text(params.offload_config));
   check_limit_mm_per_prompt(text(params.limit_mm_per_prompt));
   config.prefix_caching = tristate("enable_prefix_caching", params.enable_prefix_caching);
-  tristate("enable_jump_forward", params.enable_jump_forward);
+  config.jump_forward = tristate("enable_jump_forward", params.enable_jump_forward) == Tristate::On;
+  if (const char* value = std::getenv("VT_ENABLE_JUMP_FORWARD"); value != nullptr && *value != '\0')
+    config.jump_forward = std::string_view(value) != "0";
   if (params.device < 0 || params.device > 2)
     fail_argument("device is %d, needed is 0 (auto), 1 (CPU) or 2 (CUDA)", params.device);
 
@@ -86,12 +89,35 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
   }
 }
 
+ChatSettings chat_settings(const vllm_model_params& params) {
+  return {std::string(text(params.tokenizer_config_path)), std::string(text(params.tool_parser)),
+          std::string(text(params.reasoning_parser))};
+}
+
+std::optional<ConstraintSpec> constraint_spec(const vllm_sampling_params& params) {
+  using Kind = ConstraintSpec::Kind;
+  std::optional<ConstraintSpec> out;
+  const auto set = [&](Kind kind, const char* source) {
+    if (out) fail_argument("two structured constraints are set, needed is at most one");
+    out.emplace();
+    out->kind = kind;
+    out->text = text(source);
+  };
+  if (params.structured_json != nullptr) set(Kind::JsonSchema, params.structured_json);
+  if (params.structured_regex != nullptr) set(Kind::Regex, params.structured_regex);
+  if (params.structured_grammar != nullptr) set(Kind::Gbnf, params.structured_grammar);
+  if (params.structured_json_object != 0) set(Kind::JsonObject, nullptr);
+  if (params.n_structured_choice > 0) {
+    if (params.structured_choice == nullptr)
+      fail_argument("structured_choice is NULL and n_structured_choice is not 0");
+    set(Kind::Choice, nullptr);
+    for (int32_t i = 0; i < params.n_structured_choice; ++i)
+      if (params.structured_choice[i] != nullptr) out->choices.emplace_back(params.structured_choice[i]);
+  }
+  return out;
+}
+
 SamplingParams sampling_params(const vllm_sampling_params& params) {
-  const int constraints = (params.structured_json != nullptr) + (params.structured_regex != nullptr) +
-                          (params.structured_choice != nullptr && params.n_structured_choice > 0) +
-                          (params.structured_grammar != nullptr) + (params.structured_json_object != 0);
-  if (constraints > 1) fail_argument("%d structured constraints are set, needed is at most one", constraints);
-  if (constraints == 1) fail_argument("constrained output is not in this build");
   SamplingParams out;
   out.temperature = params.temperature;
   out.top_p = params.top_p;

@@ -26,6 +26,8 @@ struct EngineConfig {
   int max_num_batched_tokens = 0;  // 0: 2048
   Policy policy = Policy::Fcfs;
   Tristate prefix_caching = Tristate::Defer;
+  bool jump_forward =
+      false;  // emit tokens that a constraint leaves no choice about without computing them first
 };
 
 }  // namespace vllm

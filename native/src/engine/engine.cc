@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <random>
 
 #include "base/error.h"
@@ -18,6 +19,14 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
 uint64_t random_seed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+/// A token that was not sampled because there was no choice.
+SampledToken certain(int32_t id, const SamplingParams& params) {
+  SampledToken token;
+  token.id = id;
+  if (params.logprobs > 0) token.top = {{id, 0.0f}};
+  return token;
 }
 
 bool contains(const std::vector<int32_t>& ids, int32_t id) {
@@ -40,6 +49,8 @@ struct Engine::Live {
   std::shared_ptr<Stream> stream;
   Detokenizer detokenizer;
   StopMatcher stops;
+  std::optional<Thinking> thinking;
+  std::deque<int32_t> forced;  // tokens of a due end marker
   Clock::time_point submitted = Clock::now(), started, first_token, last_token;
   bool running = false;
 
@@ -98,7 +109,9 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   request->tokens = std::move(in.prompt);
   request->num_prompt = static_cast<int>(prompt);
   request->sampler = std::make_unique<SamplerState>(request->tokens);
+  request->constraint = std::move(in.constraint);
   auto live = std::make_unique<Live>(std::move(request), *tokenizer_);
+  if (in.thinking) live->thinking.emplace(std::move(*in.thinking));
   std::shared_ptr<Stream> stream = live->stream;
   {
     const std::lock_guard lock(mutex_);
@@ -222,20 +235,58 @@ void Engine::run_step() {
   int row = 0;
   for (const ScheduledRequest& entry : step.entries) {
     if (!entry.needs_logits) continue;
-    Request& request = *entry.request;
-    Live& live = *live_.at(&request);
+    Live& live = *live_.at(entry.request);
     try {
-      const SampledToken token = sampler_->sample(model_->logits(row++), request.sampling, *request.sampler,
-                                                  request.output(), {}, request.seed);
-      deliver(live, token);
+      advance(live, model_->logits(row++));
     } catch (const Error& error) {
       fail(live, error);
     }
   }
 }
 
-/// Appends a token to its request and sends what it shows; ends the request when it is complete.
-void Engine::deliver(Live& live, const SampledToken& token) {
+/// Chooses the next token of a request, and all after it that leave no choice.
+void Engine::advance(Live& live, std::span<float> logits) {
+  Request& request = *live.request;
+  SampledToken token;
+  if (const auto forced = forced_token(live)) {
+    token = certain(*forced, request.sampling);
+  } else {
+    std::span<const uint32_t> mask;
+    if (request.constraint && !(live.thinking && live.thinking->thinking())) {
+      if (request.constraint->is_dead())
+        fail_runtime("the constraint cannot go on: %s", request.constraint->error().c_str());
+      mask_.resize((static_cast<size_t>(info_.vocab_size) + 31) / 32);
+      request.constraint->mask(mask_);
+      mask = mask_;
+    }
+    token =
+        sampler_->sample(logits, request.sampling, *request.sampler, request.output(), mask, request.seed);
+  }
+  while (deliver(live, token)) {
+    const auto forced = forced_token(live);
+    if (!forced) return;
+    token = certain(*forced, request.sampling);
+  }
+}
+
+/// The next token when it is settled before sampling: of an end marker that is due, or the only one a
+/// constraint allows.
+std::optional<int32_t> Engine::forced_token(Live& live) {
+  if (live.forced.empty() && live.thinking && live.thinking->budget_used())
+    for (int32_t id : tokenizer_->encode(live.thinking->end_marker(), true, false)) live.forced.push_back(id);
+  if (!live.forced.empty()) {
+    const int32_t id = live.forced.front();
+    live.forced.pop_front();
+    return id;
+  }
+  Request& request = *live.request;
+  if (!jump_forward_ || !request.constraint || (live.thinking && live.thinking->thinking()))
+    return std::nullopt;
+  return request.constraint->forced_token();
+}
+
+/// Appends a token to its request and sends what it shows. False when that ended the request.
+bool Engine::deliver(Live& live, const SampledToken& token) {
   Request& request = *live.request;
   const SamplingParams& sampling = request.sampling;
   const bool first = request.num_output() == 0;
@@ -259,7 +310,17 @@ void Engine::deliver(Live& live, const SampledToken& token) {
     reason = FinishReason::Stop;
     delta.stop_token = token.id;
   }
-  std::string text = reason == FinishReason::Stop ? std::string() : live.detokenizer.add(token.id);
+  const bool shown = reason == FinishReason::None;  // end tokens have no text
+  if (live.thinking && live.thinking->thinking()) {
+    live.thinking->add(tokenizer_->bytes(token.id));
+  } else {
+    if (live.thinking) live.thinking->add(tokenizer_->bytes(token.id));
+    if (request.constraint) {
+      request.constraint->accept(std::span(&token.id, 1));
+      if (reason == FinishReason::None && request.constraint->must_end()) reason = FinishReason::Stop;
+    }
+  }
+  std::string text = shown ? live.detokenizer.add(token.id) : std::string();
   if (reason == FinishReason::None && request.num_output() >= request.max_output)
     reason = FinishReason::Length;
   delta.text = live.show(std::move(text), reason != FinishReason::None);
@@ -270,10 +331,11 @@ void Engine::deliver(Live& live, const SampledToken& token) {
   }
   if (reason != FinishReason::None) {
     finish(live, reason, std::move(delta));
-    return;
+    return false;
   }
   live.count(delta);
   live.stream->push(std::move(delta));
+  return true;
 }
 
 void Engine::finish(Live& live, FinishReason reason, Delta last) {

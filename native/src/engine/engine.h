@@ -8,8 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "constrain/compiler.h"
 #include "engine/config.h"
 #include "engine/stream.h"
+#include "engine/thinking.h"
 #include "model/model.h"
 #include "schedule/scheduler.h"
 #include "text/detokenizer.h"
@@ -21,6 +23,8 @@ struct GenerationRequest {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   int32_t priority = 0;
+  std::unique_ptr<Constraint> constraint;  // null: none
+  std::optional<ThinkingSpec> thinking;    // set: the constraint waits for the end of the thought
 };
 
 struct EngineMetrics {
@@ -74,6 +78,8 @@ class Engine {
   void cancel(Stream& stream);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  ConstraintCompiler& constraints() { return *constraints_; }
   const EngineInfo& info() const { return info_; }
   EngineMetrics metrics() const;
   EngineMemory memory() const;
@@ -87,23 +93,29 @@ class Engine {
   void start(std::unique_ptr<Live> live);
   void abort_cancelled();
   void run_step();
-  void deliver(Live& live, const SampledToken& token);
+  void advance(Live& live, std::span<float> logits);
+  std::optional<int32_t> forced_token(Live& live);
+  bool deliver(Live& live, const SampledToken& token);
   void finish(Live& live, FinishReason reason, Delta last);
   void fail(Live& live, const Error& error);
   void fail_all(const Error& error);
   void publish_metrics();
 
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> kv_cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<ConstraintCompiler> constraints_;
   std::vector<int32_t> end_ids_;
+  bool jump_forward_ = false;
   EngineInfo info_;
 
   // Engine thread only.
   std::unordered_map<const Request*, std::unique_ptr<Live>> live_;
+  std::vector<uint32_t> mask_;
   EngineMetrics totals_;
 
   mutable std::mutex mutex_;  // guards what follows; never held while computing or calling out

@@ -119,7 +119,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   check_config(config);
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Engine> engine(new Engine());
-  const auto checkpoint = Checkpoint::open(config.model_path);
+  engine->checkpoint_ = Checkpoint::open(config.model_path);
+  const Checkpoint* checkpoint = engine->checkpoint_.get();
   engine->device_ = make_cpu_device(config.threads);
   engine->tokenizer_ = load_tokenizer(*checkpoint);
   engine->model_ = Model::load(*checkpoint, *engine->device_);
@@ -156,6 +157,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->scheduler_ = std::make_unique<Scheduler>(plan);
   engine->sampler_ = std::make_unique<Sampler>(
       spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
+  engine->constraints_ = std::make_unique<ConstraintCompiler>(*engine->tokenizer_, engine->end_ids_);
+  engine->jump_forward_ = config.jump_forward;
 
   EngineInfo& info = engine->info_;
   info.model_path = config.model_path;

@@ -1,0 +1,409 @@
+// Chat through the ABI on a tiny model with templates made for the purpose: prompts, thoughts, calls,
+// constraints.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/thinking.h"
+#include "tiny_models.h"
+#include "vllm_ext.h"
+
+namespace fs = std::filesystem;
+using vllm::Json;
+
+namespace {
+
+/// The tiny Qwen3 with another chat template.
+struct Model {
+  fs::path folder;
+  vllm_engine* engine = nullptr;
+
+  explicit Model(const std::string& chat_template, const char* tool_parser = nullptr,
+                 const char* reasoning = nullptr, bool jump_forward = false) {
+    static int count = 0;
+    folder = fs::temp_directory_path() /
+             ("vllm_chat_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::create_directory(folder);
+    for (const auto& file : fs::directory_iterator(tiny::folder("qwen3")))
+      if (file.path().extension() == ".json" || file.path().extension() == ".safetensors")
+        fs::copy_file(file.path(), folder / file.path().filename());
+    std::ofstream(folder / "chat_template.jinja") << chat_template;
+    const std::string path = folder.string();
+    vllm_model_params params = vllm_model_params_default();
+    params.model_path = path.c_str();
+    params.block_size = 16;
+    params.num_blocks = 64;
+    params.max_model_len = 512;
+    params.tool_parser = tool_parser;
+    params.reasoning_parser = reasoning;
+    params.enable_jump_forward = jump_forward ? 1 : 2;
+    REQUIRE_MESSAGE(vllm_ext_load(&params, R"({"threads": 2, "kv_cache_dtype": "f32"})", &engine) == VLLM_OK,
+                    vllm_last_error());
+  }
+  ~Model() {
+    vllm_engine_free(engine);
+    fs::remove_all(folder);
+  }
+
+  Json chat(const Json& request) {
+    char* out = nullptr;
+    REQUIRE_MESSAGE(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_OK, vllm_last_error());
+    Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
+    vllm_string_free(out);
+    return json;
+  }
+
+  std::string refused(const Json& request) {
+    char* out = nullptr;
+    CHECK(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_ERR_INVALID_ARGUMENT);
+    CHECK(out == nullptr);
+    return vllm_last_error();
+  }
+
+  /// The chunks of a stream, and how the terminal call looked.
+  std::vector<Json> stream(Json request) {
+    struct Chunks {
+      std::vector<Json> all;
+      int terminal = 0;
+    } chunks;
+    request["stream"] = true;
+    const auto callback = [](const char* text, bool finished, void* user_data) {
+      auto* c = static_cast<Chunks*>(user_data);
+      if (finished) {
+        CHECK(std::string(text).empty());
+        ++c->terminal;
+      } else {
+        CHECK(c->terminal == 0);
+        c->all.push_back(vllm::parse_json(text, "chunk", vllm::Status::Unknown));
+      }
+      return true;
+    };
+    REQUIRE(vllm_chat_stream(engine, request.dump().c_str(), callback, &chunks) == VLLM_OK);
+    CHECK(chunks.terminal == 1);
+    return chunks.all;
+  }
+
+  int64_t free_blocks() {
+    char* out = nullptr;
+    REQUIRE(vllm_ext_query(engine, R"({"query": "metrics"})", &out) == VLLM_OK);
+    const Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
+    vllm_string_free(out);
+    return json["kv_blocks_free"].get<int64_t>();
+  }
+};
+
+const char* const kPlain =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
+    "%}<assistant>{% endif %}";
+/// Shows what it got by raising it.
+const char* const kTell =
+    "{{ raise_exception((messages | tojson) ~ '|' ~ (tools | tojson) ~ '|' ~ (enable_thinking is defined) ~ "
+    "'|' ~ (enable_thinking | default('unset'))) }}";
+
+Json ask(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+
+Json request(int max_tokens, double temperature = 0, int seed = 1) {
+  return {{"messages", ask("Hi")}, {"max_tokens", max_tokens}, {"temperature", temperature}, {"seed", seed}};
+}
+
+Json weather_tools() {
+  return Json::parse(
+      R"([{"type": "function", "function": {"name": "get_weather", "description": "w", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1,
+    "maximum": 9}}, "required": ["city", "days"]}}}, {"type": "function", "function": {"name": "now",
+    "parameters": {"type": "object", "properties": {}}}}])");
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("RPC-08 a stream joins to the unary answer: content, counts and finish reason") {
+  Model model(kPlain);
+  for (double temperature : {0.0, 1.0}) {
+    Json r = request(40, temperature);
+    const Json whole = model.chat(r);
+    CHECK(whole["object"] == "chat.completion");
+    r["stream_options"] = {{"include_usage", true}};
+    r["stream"] = true;
+    const std::vector<Json> chunks = model.stream(r);
+    REQUIRE(chunks.size() >= 3);
+    CHECK(chunks.front()["choices"][0]["delta"] == Json({{"role", "assistant"}, {"content", ""}}));
+    CHECK(chunks.back()["choices"].empty());
+    CHECK(chunks.back()["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]);
+    std::string content;
+    for (const Json& chunk : chunks) {
+      CHECK(chunk["object"] == "chat.completion.chunk");
+      CHECK(chunk["id"] == chunks.front()["id"]);
+      if (!chunk["choices"].empty()) content += chunk["choices"][0]["delta"].value("content", "");
+    }
+    CHECK(content == whole["choices"][0]["message"]["content"].get<std::string>());
+    CHECK(chunks[chunks.size() - 2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]);
+  }
+  CHECK(model.free_blocks() == 64);
+}
+
+TEST_CASE("TPL-03 TPL-05 TPL-07 what the template gets") {
+  Model model(kTell);
+  Json r = request(4);
+  CHECK(has(model.refused(r), R"([{"role": "user", "content": "Hi"}]|null|False|unset)"));
+  r["chat_template_kwargs"] = {{"enable_thinking", false}};
+  CHECK(has(model.refused(r), "|True|False"));
+  r.erase("chat_template_kwargs");
+  r["reasoning_effort"] = "none";
+  CHECK(has(model.refused(r), "|True|False"));
+  r["reasoning_effort"] = "high";
+  CHECK(has(model.refused(r), "|True|True"));
+
+  const auto assistant = [&](const Json& arguments) {
+    Json call = {{"id", "c1"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+    return Json{{"role", "assistant"},
+                {"content", nullptr},
+                {"tool_calls", Json::array({call})},
+                {"reasoning_content", "t"}};
+  };
+  const auto told = [&](const Json& message) {
+    Json q = request(4);
+    q["messages"].push_back(message);
+    return model.refused(q);
+  };
+  CHECK(has(told(assistant("{\"b\": 1, \"a\": \"\\u00e9\"}")), R"("arguments": {"b": 1, "a": "é"})"));
+  CHECK(has(told(assistant("")), R"("arguments": {})"));
+  CHECK(has(told(assistant(nullptr)), R"("arguments": {})"));
+  CHECK(has(told(assistant("not json")), R"("arguments": "not json")"));
+  CHECK(has(told(assistant("{}")), R"("reasoning": "t", "reasoning_content": "t")"));
+  CHECK(has(told({{"role", "tool"}, {"tool_call_id", "c1"}, {"name", "f"}, {"content", "12"}}),
+            R"("tool_call_id": "c1", "name": "f")"));
+  CHECK(has(
+      told({{"role", "user"},
+            {"content", Json::parse(R"([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])")}}),
+      R"("content": "a\nb")"));
+  CHECK(has(told({{"role", "developer"}, {"content", "rules"}}),
+            R"([{"role": "system", "content": "rules"}, {"role": "user")"));
+}
+
+TEST_CASE("TOOL-09 TOOL-11 choices and tools that cannot be served are refused by name") {
+  Model model(kPlain);
+  const auto with = [](const char* key, const Json& value) {
+    Json r = request(4);
+    r[key] = value;
+    return r;
+  };
+  CHECK(has(model.refused(with("messages", Json::array())), "messages is empty"));
+  CHECK(has(model.refused(with("messages", "hi")), "messages"));
+  CHECK(has(model.refused(with("messages", Json::parse(R"([{"content": "x"}])"))), "role"));
+  CHECK(has(model.refused(
+                with("messages", Json::parse(R"([{"role": "user", "content": [{"type": "image_url"}]}])"))),
+            "image_url"));
+  CHECK(has(model.refused(with("tools", "x")), "tools"));
+  CHECK(has(model.refused(with("tools", Json::parse(R"([{"type": "function", "function": {}}])"))), "name"));
+  CHECK(has(model.refused(with("tool_choice", "required")), "no tools"));
+  CHECK(has(model.refused(with("tool_choice", "maybe")), "maybe"));
+  CHECK(has(model.refused(with("thinking_budget", -1)), "thinking_budget"));
+  CHECK(has(model.refused(with("chat_template_kwargs", Json::array())), "chat_template_kwargs"));
+  CHECK(has(model.refused(with("chat_template_kwargs", {{"messages", 1}})), "messages"));
+  CHECK(has(model.refused(with("stream_options", {{"include_usage", true}})), "stream"));
+  CHECK(has(model.refused(with("n", 2)), "n is 2"));
+  CHECK(has(model.refused(with("response_format", {{"type", "xml"}})), "xml"));
+  Json named = with("tools", weather_tools());
+  named["tool_choice"] = Json::parse(R"({"type": "function", "function": {"name": "fly"}})");
+  CHECK(has(model.refused(named), "fly"));
+  Json both = with("response_format", {{"type", "json_object"}});
+  both["structured_outputs"] = {{"regex", "a"}};
+  CHECK(has(model.refused(both), "two structured constraints"));
+  CHECK(model.chat(with("tools", Json::array()))["choices"][0]["finish_reason"].is_string());
+  CHECK(model.free_blocks() == 64);
+}
+
+TEST_CASE("GRAM-03 GRAM-09 constraints hold over seeds, in both forms of request") {
+  Model model(kPlain);
+  const Json schema =
+      Json::parse(R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 6},
+    "age": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["name", "age"]})");
+  for (int seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    Json r = request(200, 1.0, seed);
+    r["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "p"}, {"schema", schema}}}};
+    const Json choice = model.chat(r)["choices"][0];
+    REQUIRE(choice["finish_reason"] == "stop");
+    const Json value =
+        vllm::parse_json(choice["message"]["content"].get<std::string>(), "answer", vllm::Status::Unknown);
+    CHECK(value.size() == 2);
+    CHECK(value["name"].is_string());
+    CHECK(value["age"].get<int>() <= 99);
+    r = request(20, 1.0, seed);
+    r["structured_outputs"] = {{"choice", {"red", "green", "blue"}}};
+    const std::string color = model.chat(r)["choices"][0]["message"]["content"].get<std::string>();
+    CHECK((color == "red" || color == "green" || color == "blue"));
+
+    vllm_sampling_params p = vllm_sampling_params_default();
+    p.max_tokens = 30;
+    p.seed = static_cast<uint64_t>(seed);
+    p.has_seed = 1;
+    p.structured_regex = "[0-9]{4}-[0-9]{2}";
+    vllm_completion out;
+    REQUIRE(vllm_complete(model.engine, "A month:", &p, &out) == VLLM_OK);
+    CHECK(std::string(out.text).size() == 7);
+    CHECK(out.text[4] == '-');
+    vllm_completion_free(&out);
+    p.structured_regex = nullptr;
+    p.structured_grammar = "root ::= \"yes\" | \"no\"";
+    REQUIRE(vllm_complete(model.engine, "Well?", &p, &out) == VLLM_OK);
+    CHECK((std::string(out.text) == "yes" || std::string(out.text) == "no"));
+    vllm_completion_free(&out);
+  }
+  Json bad = request(10);
+  bad["response_format"] = {{"type", "json_schema"},
+                            {"json_schema", {{"schema", {{"not", Json::object()}}}}}};
+  CHECK(has(model.refused(bad), "/not"));
+  bad = request(10);
+  bad["structured_outputs"] = {{"grammar", "root ::= missing"}};
+  CHECK(has(model.refused(bad), "missing"));
+}
+
+TEST_CASE("TOOL-04 TOOL-06 TOOL-09 a required or named call arrives as a call, streamed and whole") {
+  for (const char* dialect : {"hermes", "qwen3_coder", "pythonic", "mistral", "glm45"}) {
+    CAPTURE(dialect);
+    Model model(kPlain, dialect);
+    int complete = 0;
+    for (int seed = 0; seed < 4; ++seed) {
+      CAPTURE(seed);
+      for (const bool named : {false, true}) {
+        CAPTURE(named);
+        Json r = request(400, 1.0, seed);
+        r["tools"] = weather_tools();
+        r["parallel_tool_calls"] = false;
+        r["tool_choice"] = named ? Json::parse(R"({"type": "function", "function": {"name": "get_weather"}})")
+                                 : Json("required");
+        const Json choice = model.chat(r)["choices"][0];
+        if (choice["finish_reason"] == "length") continue;  // noise can be long
+        REQUIRE_MESSAGE(choice["message"].contains("tool_calls"),
+                        choice.dump(-1, ' ', false, Json::error_handler_t::replace));
+        const Json& calls = choice["message"]["tool_calls"];
+        ++complete;
+        CHECK(calls.size() == 1);
+        CHECK(choice["message"]["content"].is_null());
+        CHECK(choice["finish_reason"] == (named ? "stop" : "tool_calls"));
+        const Json& function = calls[0]["function"];
+        if (named) CHECK(function["name"] == "get_weather");
+        const Json arguments =
+            vllm::parse_json(function["arguments"].get<std::string>(), "arguments", vllm::Status::Unknown);
+        CHECK(arguments.is_object());
+        if (function["name"] == "get_weather") {
+          CHECK(arguments["city"].is_string());
+          CHECK(arguments["days"].get<int>() >= 1);
+        }
+        std::string joined, name;
+        for (const Json& chunk : model.stream(r)) {
+          const Json& delta = chunk["choices"][0]["delta"];
+          CHECK_FALSE((delta.contains("content") && delta.contains("tool_calls")));
+          if (!delta.contains("tool_calls")) continue;
+          name += delta["tool_calls"][0]["function"].value("name", "");
+          joined += delta["tool_calls"][0]["function"].value("arguments", "");
+        }
+        CHECK(name == function["name"].get<std::string>());
+        CHECK(joined == function["arguments"].get<std::string>());
+      }
+    }
+    CHECK(complete >= 3);
+    Json none = request(30, 1.0);
+    none["tools"] = weather_tools();
+    none["tool_choice"] = "none";
+    CHECK_FALSE(model.chat(none)["choices"][0]["message"].contains("tool_calls"));
+  }
+}
+
+TEST_CASE(
+    "REAS-01 REAS-05 a thought that the prompt opens is split off, and the constraint waits for its end") {
+  Model model(std::string(kPlain) + "<think>", nullptr, "deepseek_r1");
+  Json r = request(400, 1.0, 3);
+  r["thinking_budget"] = 8;
+  r["response_format"] = {
+      {"type", "json_schema"},
+      {"json_schema",
+       {{"schema",
+         Json::parse(
+             R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["a"]})")}}}};
+  const Json choice = model.chat(r)["choices"][0];
+  CHECK(choice["message"].contains("reasoning"));
+  const Json value =
+      vllm::parse_json(choice["message"]["content"].get<std::string>(), "answer", vllm::Status::Unknown);
+  CHECK(value["a"].get<int>() <= 9);
+  CHECK_FALSE(has(choice["message"]["content"].get<std::string>(), "think"));
+
+  std::string reasoning, content;
+  for (const Json& chunk : model.stream(r)) {
+    reasoning += chunk["choices"][0]["delta"].value("reasoning", "");
+    content += chunk["choices"][0]["delta"].value("content", "");
+  }
+  CHECK(reasoning == choice["message"]["reasoning"].get<std::string>());
+  CHECK(content == choice["message"]["content"].get<std::string>());
+
+  r["thinking_budget"] = 0;
+  const Json at_once = model.chat(r)["choices"][0]["message"];
+  CHECK_FALSE(at_once.contains("reasoning"));
+  CHECK(
+      vllm::parse_json(at_once["content"].get<std::string>(), "answer", vllm::Status::Unknown).contains("a"));
+}
+
+TEST_CASE("jump-forward gives the same bytes, greedily and with a seed") {
+  Model off(kPlain), on(kPlain, nullptr, nullptr, true);
+  const Json schema = Json::parse(
+      R"({"type": "object", "properties": {"a_rather_long_name": {"enum": ["first value", "second"]},
+    "b": {"type": "boolean"}}, "required": ["a_rather_long_name", "b"]})");
+  for (int seed = 0; seed < 6; ++seed) {
+    Json r = request(200, seed == 0 ? 0.0 : 1.0, seed);
+    r["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
+    const Json a = off.chat(r), b = on.chat(r);
+    CHECK(a["choices"][0]["message"] == b["choices"][0]["message"]);
+    CHECK(a["usage"]["completion_tokens"] == b["usage"]["completion_tokens"]);
+  }
+}
+
+TEST_CASE("TPL-02 TPL-04 templates that cannot be read or that raise") {
+  Model broken("{% for m in messages %}");
+  CHECK(has(broken.refused(request(4)), "cannot be read"));
+  vllm_sampling_params p = vllm_sampling_params_default();
+  vllm_completion out;
+  CHECK(vllm_complete(broken.engine, "still works", &p, &out) == VLLM_OK);
+  vllm_completion_free(&out);
+  Model raising("{{ raise_exception('only one turn, please') }}");
+  CHECK(has(raising.refused(request(4)), "only one turn, please"));
+}
+
+TEST_CASE("unknown parser names are reported by the first chat call") {
+  Model tool(kPlain, "telepathy");
+  CHECK(has(tool.refused(request(4)), "telepathy"));
+  Model reasoning(kPlain, nullptr, "dreams");
+  CHECK(has(reasoning.refused(request(4)), "dreams"));
+}
+
+TEST_CASE("the thought's tokens are counted, its marks found across tokens") {
+  vllm::Thinking open({"<think>", "</think>", true, 3});
+  CHECK(open.thinking());
+  for (int i = 0; i < 3; ++i) {
+    CHECK_FALSE(open.budget_used());
+    open.add("word ");
+  }
+  CHECK(open.budget_used());
+  for (const char* piece : {"</", "thi", "nk"}) {
+    open.add(piece);
+    CHECK(open.thinking());
+  }
+  open.add(">\n");
+  CHECK_FALSE(open.thinking());
+  vllm::Thinking own({"<think>", "</think>", false, -1});
+  own.add("\n<thi");
+  CHECK_FALSE(own.thinking());
+  own.add("nk>");
+  CHECK(own.thinking());
+  vllm::Thinking none({"<think>", "</think>", false, -1});
+  none.add("<b>");
+  none.add("<think>");
+  CHECK_FALSE(none.thinking());
+}
