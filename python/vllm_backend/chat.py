@@ -83,6 +83,16 @@ def template_kwargs(metadata: Any) -> dict[str, Any]:
     return kwargs
 
 
+def thinking_budget(metadata: Any) -> int | None:
+    """How many tokens the thoughts may take; None: as many as they like."""
+    word = metadata.get("thinking_budget", "").strip()
+    if not word:
+        return None
+    if not (word.isascii() and word.isdigit() and len(word) <= 10):
+        raise invalid_argument(f"Metadata has the thinking_budget {shown(word)}; it must be an integer of at least 0")
+    return int(word)
+
+
 def stems_from_tools(grammar: str, tools: list[Any]) -> bool:
     """Whether the host made this grammar from the tools: it then spells every tool's name as a JSON text.
 
@@ -113,6 +123,9 @@ def chat(request: Any) -> dict[str, Any]:
     kwargs = template_kwargs(request.Metadata)
     if kwargs:
         keys["chat_template_kwargs"] = kwargs
+    budget = thinking_budget(request.Metadata)
+    if budget is not None:
+        keys["thinking_budget"] = budget
     return keys
 
 

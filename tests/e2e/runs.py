@@ -28,6 +28,7 @@ class Result:
     """One finished request of the library."""
 
     text: str = ""
+    calls: dict[int, dict] = field(default_factory=dict)  # by index: id, name, arguments
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[dict] = field(default_factory=list)
     finish: str | None = None
@@ -36,12 +37,12 @@ class Result:
 
 
 class Run:
-    """A request that runs on an engine of vllm_backend.native."""
+    """A request that runs on an engine of vllm_backend.native: a prompt, or a chat where `messages` is given."""
 
-    def __init__(self, engine, prompt, **fields):
+    def __init__(self, engine, prompt=None, **fields):
         self.result = Result()
         self.first, self.ended = threading.Event(), threading.Event()
-        request = {"prompt": prompt, "temperature": 0.0, **fields}
+        request = {"temperature": 0.0, **fields} | ({} if prompt is None else {"prompt": prompt})
         self._request = engine.submit(json.dumps(request).encode(), self._deliver)
 
     def _deliver(self, chunk: bytes, last: bool) -> None:
@@ -50,14 +51,23 @@ class Run:
             self.result.error = answer["error"]
         else:
             choice = answer["choices"][0]
-            self.result.text += choice["text"]
-            self.result.token_ids += choice["token_ids"]
+            delta = choice.get("delta", {})
+            self.result.text += choice.get("text") or delta.get("content") or ""
+            self._take_calls(delta.get("tool_calls", []))
+            self.result.token_ids += choice.get("token_ids", [])
             self.result.logprobs += (choice["logprobs"] or {}).get("content", [])
             self.result.finish = choice["finish_reason"]
             self.result.usage = answer["usage"]
         self.first.set()
         if last:
             self.ended.set()
+
+    def _take_calls(self, deltas: list[dict]) -> None:
+        for delta in deltas:
+            call = self.result.calls.setdefault(delta["index"], {"id": "", "name": "", "arguments": ""})
+            call["id"] = delta.get("id") or call["id"]
+            call["name"] = delta["function"].get("name") or call["name"]
+            call["arguments"] += delta["function"].get("arguments", "")
 
     def wait(self, timeout: float = 300) -> Result:
         try:

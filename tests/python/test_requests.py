@@ -202,6 +202,15 @@ def test_tpl_07_metadata_reaches_the_template() -> None:
         assert kwargs(chat_template_kwargs=broken, enable_thinking="false") == {"enable_thinking": False}
 
 
+def test_a_thinking_budget_is_a_count_of_tokens() -> None:
+    assert "thinking_budget" not in chat_request(Metadata={"thinking_budget": " "})
+    for word, budget in (("0", 0), (" 128 ", 128)):
+        assert chat_request(Metadata={"thinking_budget": word})["thinking_budget"] == budget
+    for word in ("-1", "many", "1.5", "9" * 100, "²"):
+        with pytest.raises(BackendError, match="thinking_budget"):
+            chat_request(Metadata={"thinking_budget": word})
+
+
 def test_chat_logprobs_are_openais() -> None:
     made = chat_request(Logprobs=2, TopLogprobs=2)
     assert (made["logprobs"], made["top_logprobs"]) == (True, 2)
