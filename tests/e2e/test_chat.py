@@ -7,7 +7,7 @@ import time
 
 import grpc
 import pytest
-from localai_client import Backend
+from localai_client import Backend, BackendError
 from runs import Run, at_once, load
 
 QUESTION = "What is the capital of France? Answer in one short sentence."
@@ -323,6 +323,22 @@ def test_TOOL_09_none_is_as_without_tools(loaded):
     assert asked_both_ways(loaded, said(WEATHER_IN_ROME, Tokens=200, Tools="[]", ToolChoice="auto")) == plain
 
 
+def test_TOOL_08_two_calls_after_some_text(loaded):
+    """The model is made to say this, so it is known what is in it."""
+    grammar = r'''root ::= "Sure, I look." nl call nl call
+call ::= "<tool_call>" nl "{\"name\": \"get_" "weather\", \"arguments\": {\"city\": \"" city "\"}}" nl "</tool_call>"
+city ::= "</tool_call> Rome {[" | "\\\"Paris\\\" ]}"
+nl ::= "\n"'''
+    for seed in (1, 2, 3):
+        fields = with_tools("auto", Grammar=grammar, Temperature=1.0, Seed=seed)
+        message, _, _, calls, *_ = asked_both_ways(loaded, fields)
+        assert message.decode().strip() == "Sure, I look."
+        assert list(calls) == [0, 1]
+        for name, arguments in calls.values():
+            assert name == "get_weather"
+            assert strict_json(arguments)["city"] in ("</tool_call> Rome {[", '"Paris" ]}')
+
+
 def test_a_tools_answer_is_part_of_the_chat(loaded):
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
     fields = said("", Tools=json.dumps([WEATHER]), ToolChoice="auto")
@@ -355,6 +371,23 @@ def test_RPC_02_cancelled_constraints_give_all_blocks_back(engine):
         time.sleep(0.05)
 
 
+def test_RPC_02_clients_that_leave_a_constrained_answer(loaded):
+    wanted = loaded.predict(**said(QUESTION)).message
+    for fields in (
+        said("A city.", Grammar=JSON_OBJECT, Tokens=900, LogitBias=json.dumps({loaded.tokenize("}")[0]: -100})),
+        with_tools("required"),
+    ):
+        stream = loaded.stream(**fields)
+        next(stream)
+        assert loaded.predict(**said(QUESTION)).message == wanted  # beside it
+        stream.close()
+    deadline = time.monotonic() + 5
+    while loaded.status()[0] != "READY":
+        assert time.monotonic() < deadline, "a cancelled request is still running"
+        time.sleep(0.05)
+    assert loaded.predict(**said(QUESTION)).message == wanted
+
+
 # ---- Refusals ----
 
 
@@ -363,6 +396,7 @@ def test_GRAM_03_refused_while_others_go_on(loaded):
     wanted = loaded.predict("Once upon a time", **other).message
     stream = loaded.stream("Once upon a time", **other)
     pieces = [next(stream).message]
+    started = time.monotonic()
     for grammar, place in (
         ('root ::= "yes" | nope', "1:18"),
         ('start ::= "yes"', "root"),
@@ -374,6 +408,7 @@ def test_GRAM_03_refused_while_others_go_on(loaded):
     ):
         for fields in (said("x", Grammar=grammar), {"prompt": "x", "Grammar": grammar}):
             assert place in refused(lambda fields=fields: loaded.predict(**fields)), grammar[:80]
+    assert time.monotonic() - started < 10
     assert "item" in refused(lambda: loaded.predict(**said("x", Images=["aGVsbG8="])))
     assert "list" in refused(lambda: loaded.predict(**said("x", Tools='{"name": "get_weather"}')))
     assert "JSON" in refused(lambda: loaded.predict(**said("x", Tools="[{")))
@@ -457,6 +492,18 @@ def test_REAS_05_thoughts_are_free_and_the_answer_is_constrained(tiny, tmp_path)
         assert content.strip() in ("yes", "no") and reasoning
         _, content, reasoning, *_ = asked_both_ways(client, fields | {"Metadata": {"enable_thinking": "false"}})
         assert content in ("yes", "no") and not reasoning
+
+
+def test_unknown_parsers_are_refused_at_load(smollm2):
+    with Backend() as backend:
+        for name in ("tool_parser", "reasoning_parser"):
+            with pytest.raises(BackendError, match=f"{name} is 'nonsense'.*hermes|{name} is 'nonsense'.*deepseek_r1"):
+                backend.client.load(smollm2, Options=[f"{name}:nonsense"])
+            assert backend.client.status()[0] == "UNINITIALIZED"
+        backend.client.load(smollm2, engine_args={"tool_parser": "llama3_json", "reasoning_parser": "none"})
+        message, _, _, calls, *_ = asked_both_ways(backend.client, with_tools("required", LogitBias='{"2": 50}'))
+        assert message == b""
+        check_weather(calls[0])
 
 
 # ---- Jump-forward ----
