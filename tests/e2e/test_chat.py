@@ -94,7 +94,8 @@ def joined(replies: list) -> tuple:
     """The host's view of a stream: texts in a row, calls merged by index, the counts of the last Reply."""
     content, reasoning, calls = "", "", {}
     for delta in (delta for reply in replies for delta in reply.chat_deltas):
-        assert not (delta.content and delta.tool_calls), "one delta holds both text and a call"
+        parts = [bool(delta.content), bool(delta.reasoning_content), bool(delta.tool_calls)]
+        assert len(replies) == 1 or sum(parts) == 1, "one delta holds text and a call"
         content += delta.content
         reasoning += delta.reasoning_content
         for call in delta.tool_calls:
