@@ -495,6 +495,37 @@ def test_REAS_05_thoughts_are_free_and_the_answer_is_constrained(tiny, tmp_path)
         assert content in ("yes", "no") and not reasoning
 
 
+def test_REAS_02_and_05_with_a_template_that_opens_a_thought(smollm2, tmp_path):
+    """SmolLM2 knows no thinking: what it says is a thought until something closes that."""
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant\n<think>\n"
+        "{% if enable_thinking is defined and not enable_thinking %}\n</think>\n\n{% endif %}"
+    )
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"chat_template": template}))
+    off, budget = {"enable_thinking": "false"}, {"thinking_budget": "5"}
+    with Backend() as backend:
+        client = backend.client
+        settings = {"tokenizer_config": str(config), "reasoning_parser": "qwen3"}
+        client.load(smollm2, engine_args=settings)
+
+        def ask(**fields) -> tuple:
+            message, content, reasoning, _, tokens, _ = asked_both_ways(client, said(QUESTION, **fields))
+            assert b"think>" not in message and "think>" not in reasoning
+            return content, reasoning, tokens
+
+        assert ask()[0] == ANSWER  # ended without a closing tag
+        assert ask(Tokens=4) == ("", "The capital of France", 4)
+        assert ask(Metadata=off)[:2] == (ANSWER, "")
+        content, reasoning, _ = ask(Metadata=budget, Grammar=json.dumps(CITY), Tokens=300)
+        check_city(strict_json(content))
+        assert ANSWER.startswith(reasoning.strip()) and len(client.tokenize(reasoning)) == 5
+        content, reasoning, _ = ask(Metadata=off, Grammar=json.dumps(CITY), Tokens=300)
+        check_city(strict_json(content))
+        assert not reasoning
+
+
 def test_unknown_parsers_are_refused_at_load(smollm2):
     with Backend() as backend:
         for name in ("tool_parser", "reasoning_parser"):
