@@ -15,6 +15,8 @@
 
 namespace vllm {
 
+class MappedFile;
+
 /// Device memory, zeroed at allocation. host() is its address where the host can read and write it, else
 /// null.
 class Buffer {
@@ -45,6 +47,7 @@ struct WeightView {
   int64_t cols = 0;
   const uint8_t* data = nullptr;
   std::shared_ptr<const void> keep_alive;
+  const MappedFile* file = nullptr;  // that the bytes are in, if any: pages that were copied are released
 };
 
 /// A weight matrix in a device's own layout.

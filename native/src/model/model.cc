@@ -103,8 +103,8 @@ class Model::Binder {
     }
     model_.output_norm_ = norm(n.output_norm, spec.hidden);
     // The embedding is looked up row by row; it is packed for products only when it is the output matrix too.
-    model_.embedding_ = matrix(n.embedding, spec.vocab, spec.hidden, !spec.tied_embeddings, false);
-    if (!spec.tied_embeddings) model_.output_ = matrix(n.output, spec.vocab, spec.hidden, false, true);
+    model_.embedding_ = matrix(n.embedding, spec.vocab, spec.hidden, !spec.tied_embeddings);
+    if (!spec.tied_embeddings) model_.output_ = matrix(n.output, spec.vocab, spec.hidden, false);
     refuse_unused();
   }
 
@@ -162,11 +162,11 @@ class Model::Binder {
     return vector(values);
   }
 
-  std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only,
-                                       bool release) {
+  std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols,
+                                       bool lookup_only) {
     const Weight& weight = take_matrix(name + ".weight", rows, cols);
     auto packed = model_.device_.pack(weight.view(), lookup_only);
-    if (release) weight.file->release(weight.data, weight.bytes);
+    weight.file->release(weight.data, weight.bytes);
     model_.weight_bytes_ += packed->bytes;
     done_bytes_ += weight.bytes;
     report_progress();
@@ -177,7 +177,7 @@ class Model::Binder {
     Linear out;
     bool any_bias = bias_needed;
     for (const Part& part : parts) {
-      out.weights.push_back(matrix(part.name, part.rows, cols, false, true));
+      out.weights.push_back(matrix(part.name, part.rows, cols, false));
       out.pointers.push_back(out.weights.back().get());
       any_bias = any_bias || checkpoint_.find(part.name + ".bias") != nullptr;
     }

@@ -21,6 +21,7 @@ WeightView Weight::view() const {
   out.cols = shape.empty() ? 1 : shape.back();
   out.data = data;
   out.keep_alive = file;
+  out.file = file.get();
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/pack_layout.h"
 
@@ -212,6 +213,11 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
         const int rows = static_cast<int>(std::min<int64_t>(layout.rows, weight.rows - i * layout.rows));
         pack_panel(weight.format, weight.data + i * layout.rows * stride, stride, rows, weight.cols,
                    packed->memory.data() + i * panel_stride);
+      }
+      // Else a large weight is in memory twice while it is packed.
+      if (weight.file) {
+        const int64_t first = p * layout.rows, last = std::min(weight.rows, (p + step) * layout.rows);
+        weight.file->release(weight.data + first * stride, static_cast<size_t>((last - first) * stride));
       }
     }
   });
