@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <thread>
 
 using namespace vllm;
@@ -46,4 +47,23 @@ TEST_CASE("every token arrives once, in order, across threads") {
   }
   producer.join();
   CHECK(next == kTokens);
+}
+
+TEST_CASE("a consumer that reads nothing for a whole answer costs the producer next to nothing") {
+  Stream stream;
+  constexpr int kTokens = 200000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kTokens; ++i) {
+    Delta delta;
+    delta.text = "word ";
+    delta.token_ids = {i};
+    delta.logprobs.resize(1);
+    stream.push(std::move(delta));
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  CHECK(seconds.count() < 2);
+  const Delta got = stream.wait();
+  CHECK(got.token_ids.size() == kTokens);
+  CHECK(got.logprobs.size() == kTokens);
+  CHECK(got.text.size() == size_t{5} * kTokens);
 }

@@ -1,5 +1,6 @@
 #include "engine/stream.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace vllm {
@@ -10,10 +11,14 @@ void Stream::push(Delta delta) {
     if (!pending_) {
       pending_ = std::move(delta);
     } else {
-      delta.text.insert(0, pending_->text);
-      delta.token_ids.insert(delta.token_ids.begin(), pending_->token_ids.begin(), pending_->token_ids.end());
-      delta.logprobs.insert(delta.logprobs.begin(), std::make_move_iterator(pending_->logprobs.begin()),
-                            std::make_move_iterator(pending_->logprobs.end()));
+      // The new goes behind the old, which is not copied: a consumer may be slow for a whole answer.
+      Delta old = std::move(*pending_);
+      old.text += delta.text;
+      old.token_ids.insert(old.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+      std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(old.logprobs));
+      delta.text = std::move(old.text);
+      delta.token_ids = std::move(old.token_ids);
+      delta.logprobs = std::move(old.logprobs);
       pending_ = std::move(delta);
     }
   }
