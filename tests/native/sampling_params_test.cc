@@ -74,6 +74,8 @@ TEST_CASE("SAMP-02 values out of range are refused by name and value") {
   }
   check_names({.logprobs = -2}, "logprobs", "-2");
   check_names({.stop = {"a", ""}}, "stop", "empty");
+  check_names({.stop = {std::string(1 << 19, 'a'), std::string((1 << 19) + 1, 'b')}}, "stop", "1048577");
+  CHECK(refusal({.stop = {std::string(1 << 19, 'a'), std::string(1 << 19, 'b')}}).empty());
 }
 
 TEST_CASE("SAMP-02 the ends of the ranges are valid") {

@@ -8,6 +8,9 @@
 namespace vllm {
 namespace {
 
+// Their matcher takes some 25 bytes of memory for each.
+constexpr size_t kMaxStopBytes = size_t{1} << 20;
+
 // Written so that NaN fails too.
 void require(bool valid, const char* name, double value, const char* range) {
   if (!valid) fail_argument("%s is %g; it must be %s.", name, value, range);
@@ -37,10 +40,14 @@ void SamplingParams::validate_and_normalise(int32_t vocab_size) {
                   static_cast<long long>(min_tokens), static_cast<long long>(max_tokens),
                   max_tokens == 0 ? " (no limit)" : "");
   }
+  size_t stop_bytes = 0;
   for (const std::string& text : stop) {
     if (text.empty())
       fail_argument("stop has an empty string; every stop string needs at least one character.");
+    stop_bytes += text.size();
   }
+  if (stop_bytes > kMaxStopBytes)
+    fail_argument("stop has %zu bytes in all; at most %zu are allowed.", stop_bytes, kMaxStopBytes);
   for (auto& [id, bias] : logit_bias) {
     require_token(id, vocab_size, "logit_bias");
     if (std::isnan(bias)) fail_argument("logit_bias of token %d is not a number.", id);
