@@ -273,6 +273,16 @@ TEST_CASE("text that is not UTF-8 is refused, any other is taken") {
   }
 }
 
+TEST_CASE("a text beyond 16 MiB is refused before it costs anything") {
+  const auto tokenizer = load_tokenizer(byte_level_gguf(fixture("byte_level.json"), "default"));
+  size_t longest = 0;
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id)
+    longest = std::max(longest, tokenizer->bytes(id).size());
+  CHECK(tokenizer->longest_token() == longest);
+  const std::string text((size_t{1} << 24) + 1, 'a');
+  CHECK(seconds([&] { CHECK_THROWS_AS(tokenizer->encode(text, true, false), Error); }) < 0.1);
+}
+
 TEST_CASE("long texts without a place to cut take little more than linear time") {
   const Json vocabulary = fixture("byte_level.json"), models = fixture("sentencepiece.json");
   const std::vector<std::pair<const char*, std::string>> units = {{"letters", "a"},

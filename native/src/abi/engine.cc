@@ -30,7 +30,7 @@ GenerationRequest text_request(vllm_engine* engine, const char* prompt, const vl
   require(params, "params");
   GenerationRequest request;
   request.sampling = sampling_params(*params);
-  request.prompt = engine->engine->tokenizer().encode(prompt, true, true);
+  request.prompt = engine->engine->encode_prompt(prompt);
   if (const auto spec = constraint_spec(*params))
     request.constraint = engine->engine->constraints().make(*spec);
   return request;

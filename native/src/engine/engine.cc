@@ -87,6 +87,15 @@ Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::vector<int32_t> Engine::encode_prompt(std::string_view text) const {
+  const size_t limit = static_cast<size_t>(info_.max_model_len) * tokenizer_->longest_token();
+  if (text.size() > limit)
+    fail_argument(
+        "context_length_exceeded: the prompt has %zu bytes and the context of %d tokens holds at most %zu",
+        text.size(), info_.max_model_len, limit);
+  return tokenizer_->encode(text, true, true);
+}
+
 std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   const auto prompt = static_cast<int64_t>(in.prompt.size());
   if (prompt == 0) fail_argument("the prompt has no tokens, needed is at least one");

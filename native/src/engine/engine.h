@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -72,6 +73,9 @@ class Engine {
   /// Ends every request with an error and stops the thread.
   ~Engine();
 
+  /// The tokens of a prompt. Throws Error(InvalidArgument) for what cannot be encoded and, before it costs
+  /// anything, for a text with more bytes than a context of the longest tokens.
+  std::vector<int32_t> encode_prompt(std::string_view text) const;
   /// Checks the request and queues it. Throws Error(InvalidArgument) when it cannot be served.
   std::shared_ptr<Stream> submit(GenerationRequest request);
   /// Ends the request at the next step; its stream gets a last delta with Abort.

@@ -178,7 +178,7 @@ ChatCall Chat::prepare(const Json& json, bool strict) {
 
   ChatCall call;
   call.generation = std::move(request.generation);
-  call.generation.prompt = engine_.tokenizer().encode(prompt, true, true);
+  call.generation.prompt = engine_.encode_prompt(prompt);
   std::unique_ptr<ReasoningParser> reasoning =
       make_reasoning_parser(reasoning_dialect, {prompt, request.calls_possible()}, request.prompt.variables);
   // Marks of calls and thoughts may be control tokens; end tokens show nothing anyway.

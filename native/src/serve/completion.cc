@@ -14,7 +14,7 @@ GenerationRequest parse_completion_request(const Json& request, Engine& engine) 
     if (key == "prompt") {
       has_prompt = true;
       out.prompt = value.is_string()
-                       ? engine.tokenizer().encode(value.get_ref<const std::string&>(), true, true)
+                       ? engine.encode_prompt(value.get_ref<const std::string&>())
                        : token_ids_field("prompt", value);
     } else if (key == "logprobs") {
       const int64_t count = integer_field("logprobs", value);

@@ -8,12 +8,13 @@
 namespace vllm {
 namespace {
 
-constexpr size_t kMaxText = size_t{1} << 30;  // positions are 32 bits wide
+constexpr size_t kMaxText = size_t{1} << 24;  // encoding it takes about a gigabyte and ten seconds
 
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
   vocab_size_ = static_cast<int32_t>(parts_.vocabulary.size());
+  for (const auto& bytes : parts_.vocabulary.bytes) longest_token_ = std::max(longest_token_, bytes.size());
   adds_bos_ = parts_.adds_bos;
   strips_leading_space_ = parts_.strips_leading_space;
   bos_ = parts_.bos;

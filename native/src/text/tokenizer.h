@@ -18,8 +18,8 @@ class Tokenizer {
   /// Special and user-defined tokens in the text become one id each (control tokens only with
   /// `parse_special`). With `add_bos` the begin token is put first if the model asks for one and the text
   /// does not already start with it. Takes about n log n time and up to 100 bytes of memory a byte of text,
-  /// whatever the text. Throws Error(InvalidArgument) for text that is not valid UTF-8 or holds a character
-  /// without any token.
+  /// whatever the text. Throws Error(InvalidArgument) for text of more than 16 MiB, that is not valid UTF-8
+  /// or that holds a character without any token.
   virtual std::vector<int32_t> encode(std::string_view text, bool parse_special, bool add_bos) const = 0;
   /// Bytes that the token adds to the text (not always valid UTF-8 on their own); empty for ids outside the
   /// vocabulary. Control tokens give their own text.
@@ -29,7 +29,8 @@ class Tokenizer {
   /// Id of the token with exactly this text.
   virtual std::optional<int32_t> find(std::string_view text) const = 0;
 
-  int32_t vocab_size() const { return vocab_size_; }  // ids are 0 .. vocab_size - 1
+  int32_t vocab_size() const { return vocab_size_; }       // ids are 0 .. vocab_size - 1
+  size_t longest_token() const { return longest_token_; }  // bytes
   bool adds_bos() const { return adds_bos_; }
   std::optional<int32_t> bos() const { return bos_; }
   /// End-of-generation ids known to the tokenizer: eos, eot, eom (GGUF) or the tokenizer_config's eos.
@@ -40,6 +41,7 @@ class Tokenizer {
 
  protected:
   int32_t vocab_size_ = 0;
+  size_t longest_token_ = 0;
   bool adds_bos_ = false;
   bool strips_leading_space_ = false;
   std::optional<int32_t> bos_;
