@@ -1,5 +1,6 @@
 // The text calls of the ABI, through the exported functions alone.
 #include <doctest/doctest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -453,6 +454,28 @@ TEST_CASE("extension requests that cannot be served are refused at once, by name
   refused(R"({"messages": [{"role": "user", "content": "a"}], "temprature": 1})", "temprature");
   const std::string deep = std::string(R"({"prompt": )") + std::string(60000, '[') + "}";
   refused(deep.c_str(), "request");
+}
+
+TEST_CASE("RPC-02 a request whose thread cannot be started is refused and does not run on") {
+  const Handle h;
+  vllm_request* request = nullptr;
+  Collected c;
+  // A stack that the address space has no room for.
+  pthread_attr_t kept, attributes;
+  REQUIRE(pthread_getattr_default_np(&kept) == 0);
+  REQUIRE(pthread_getattr_default_np(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, size_t{1} << 62) == 0);
+  REQUIRE(pthread_setattr_default_np(&attributes) == 0);
+  const vllm_sampling_params p = greedy(0);
+  CHECK(vllm_request_submit(h.engine, kPrompt, &p, collect, &c, &request) != VLLM_OK);
+  pthread_setattr_default_np(&kept);
+  CHECK(request == nullptr);
+  CHECK(c.calls == 0);
+  vllm::Json metrics;
+  do metrics = query(h.engine, R"({"query": "metrics"})");
+  while (metrics["requests_finished"] == 0);
+  CHECK(metrics["generated_tokens"].get<int>() < 200);  // the context has room for 238
+  CHECK_FALSE(complete(h.engine, greedy(3)).empty());
 }
 
 TEST_CASE("queries answer about tokens, memory, metrics and the model") {

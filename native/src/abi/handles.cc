@@ -50,7 +50,7 @@ vllm_request::vllm_request(vllm::Engine& engine, std::shared_ptr<vllm::Stream> s
     : engine_(engine), stream_(std::move(stream)) {
   // The lock holds the thread back until thread_ is set: a callback may ask in_own_callback() at once.
   const std::lock_guard lock(join_mutex_);
-  thread_ = std::thread([this, emit = std::move(emit)] {
+  const auto consume = [this, emit = std::move(emit)] {
     {
       const std::lock_guard started(join_mutex_);
     }
@@ -65,7 +65,13 @@ vllm_request::vllm_request(vllm::Engine& engine, std::shared_ptr<vllm::Stream> s
     }
     done_.store(true, std::memory_order_release);
     done_.notify_all();
-  });
+  };
+  try {
+    thread_ = std::thread(consume);
+  } catch (...) {
+    engine_.cancel(*stream_);  // nobody would read what it generates
+    throw;
+  }
 }
 
 vllm_request::~vllm_request() {
