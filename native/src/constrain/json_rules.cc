@@ -6,17 +6,18 @@
 
 namespace vllm {
 
-int JsonRules::find(const std::string& name) const {
-  for (size_t i = 0; i < rules_.size(); ++i) {
-    if (rules_[i].name == name) return static_cast<int>(i);
+JsonRules::JsonRules(Rules& rules, bool compact) : rules_(rules), compact_(compact) {
+  // Those that another user of the same rules has added; names of other rules do not begin like this.
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (rules[i].name.starts_with("JSON ")) shared_.emplace(rules[i].name, static_cast<int>(i));
   }
-  return -1;
 }
 
 Expression JsonRules::shared(const std::string& name, const std::function<Expression()>& body) {
-  if (const int known = find(name); known >= 0) return reference(known);
+  if (const auto known = shared_.find(name); known != shared_.end()) return reference(known->second);
   Expression made = body();
   rules_.push_back({name, std::move(made)});
+  shared_.emplace(name, static_cast<int>(rules_.size()) - 1);
   return reference(static_cast<int>(rules_.size()) - 1);
 }
 
@@ -45,36 +46,27 @@ Expression JsonRules::enclosed(const char* open, Expression members, bool may_be
 }
 
 /// Value, object and array refer to each other.
-void JsonRules::add_values() {
+Expression JsonRules::named_value(const char* name) {
+  if (const auto known = shared_.find(name); known != shared_.end()) return reference(known->second);
   const Expression string = this->string(), number = this->number();
-  const int first = static_cast<int>(rules_.size());
-  rules_.push_back({"JSON value", {}});
-  rules_.push_back({"JSON object", {}});
-  rules_.push_back({"JSON array", {}});
-  const Expression value = reference(first);
-  const Expression member = sequence(string, colon(), value);
-  rules_[first].body = any_of(reference(first + 1), reference(first + 2), string, number, literal("true"),
-                              literal("false"), literal("null"));
-  Expression object = enclosed("{", sequence(member, star(sequence(comma(), member))), true, "}");
-  rules_[first + 1].body = std::move(object);
-  Expression array = enclosed("[", sequence(value, star(sequence(comma(), value))), true, "]");
-  rules_[first + 2].body = std::move(array);
+  const Expression comma = this->comma(), colon = this->colon();
+  int next = static_cast<int>(rules_.size());
+  for (const char* each : {"JSON value", "JSON object", "JSON array"}) {
+    shared_.emplace(each, next++);
+    rules_.push_back({each, {}});
+  }
+  const Expression value = this->value();
+  const Expression member = sequence(string, colon, value);
+  rules_[value.rule].body =
+      any_of(object(), array(), string, number, literal("true"), literal("false"), literal("null"));
+  rules_[object().rule].body = enclosed("{", sequence(member, star(sequence(comma, member))), true, "}");
+  rules_[array().rule].body = enclosed("[", sequence(value, star(sequence(comma, value))), true, "]");
+  return reference(shared_.at(name));
 }
 
-Expression JsonRules::value() {
-  if (find("JSON value") < 0) add_values();
-  return reference(find("JSON value"));
-}
-
-Expression JsonRules::object() {
-  if (find("JSON object") < 0) add_values();
-  return reference(find("JSON object"));
-}
-
-Expression JsonRules::array() {
-  if (find("JSON array") < 0) add_values();
-  return reference(find("JSON array"));
-}
+Expression JsonRules::value() { return named_value("JSON value"); }
+Expression JsonRules::object() { return named_value("JSON object"); }
+Expression JsonRules::array() { return named_value("JSON array"); }
 
 int add_json_object(bool compact, Rules& rules) { return JsonRules(rules, compact).object().rule; }
 int add_json_value(bool compact, Rules& rules) { return JsonRules(rules, compact).value().rule; }

@@ -1,6 +1,7 @@
 // The rules that all JSON constraints of one grammar share.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 
 #include "constrain/expression.h"
@@ -10,7 +11,7 @@ namespace vllm {
 class JsonRules {
  public:
   /// `compact`: no white space between the tokens of JSON. One choice for all of `rules`.
-  JsonRules(Rules& rules, bool compact) : rules_(rules), compact_(compact) {}
+  JsonRules(Rules& rules, bool compact);
 
   /// The rule with this name, which `body` makes when it is not there yet. `body` must not refer to the rule
   /// itself.
@@ -30,10 +31,10 @@ class JsonRules {
   Expression enclosed(const char* open, Expression members, bool may_be_empty, const char* close);
 
  private:
-  int find(const std::string& name) const;
-  void add_values();
+  Expression named_value(const char* name);
   Rules& rules_;
   bool compact_;
+  std::map<std::string, int> shared_;  // rules by name
 };
 
 }  // namespace vllm

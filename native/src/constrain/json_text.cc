@@ -63,6 +63,8 @@ std::string json_string_body(std::string_view text) {
   return body;
 }
 
+std::string json_quoted(std::string_view text) { return "\"" + json_string_body(text) + "\""; }
+
 std::vector<std::string> json_needed_escapes() {
   std::vector<std::string> escapes{escape_of('"'), escape_of('\\')};
   for (int c = 0; c < 0x20; ++c) escapes.push_back(escape_of(c));

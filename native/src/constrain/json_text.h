@@ -22,6 +22,8 @@ Expression json_space();
 
 /// The inside of the shortest JSON string for `text`: escapes only for `"`, `\` and control characters.
 std::string json_string_body(std::string_view text);
+/// The same with its quotes.
+std::string json_quoted(std::string_view text);
 /// The escapes that json_string_body uses.
 std::vector<std::string> json_needed_escapes();
 /// The character or escape at `pos` of what json_string_body gave.

@@ -10,6 +10,8 @@ namespace {
 constexpr int kListTokens = 512;
 // Work of one call: a token's bytes or one mask. A few 100 ms.
 constexpr uint64_t kWorkOfCall = 5'000'000;
+// Nodes of the trie that cost as much as one item.
+constexpr uint64_t kNodesOfWork = 16;
 constexpr size_t kMaskBytes = 8 << 20;
 
 }  // namespace
@@ -47,6 +49,7 @@ Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const T
       initial_(space_.initial()) {
   bits_.resize((trie_->vocab_size() + 31) / 32);
   exhausted_ = space_.exhausted();
+  bytes_ = grammar_->bytes() + space_.bytes();
 }
 
 /// Runs `compute` with bounded work.
@@ -56,6 +59,7 @@ auto Matcher::limited(Compute&& compute) {
   space_.set_work_limit(space_.work() + kWorkOfCall);
   auto result = compute();
   if (space_.exhausted()) exhausted_ = true;
+  bytes_ = grammar_->bytes() + space_.bytes() + mask_bytes_;
   return result;
 }
 
@@ -119,8 +123,13 @@ const LocalMask& Matcher::local(int32_t node) {
   const std::string shape = grammar_->alias(node).node >= 0 ? std::string() : shape_of(space_.at_node(node));
   std::shared_ptr<const LocalMask> mask = shape.empty() ? nullptr : shared_->find(shape);
   if (mask == nullptr) {
-    mask = std::make_shared<const LocalMask>(compute_local(node));
-    if (!shape.empty() && !space_.exhausted()) shared_->add(shape, mask);
+    LocalMask computed = compute_local(node);
+    if (space_.exhausted()) {
+      unfinished_ = std::move(computed);
+      return unfinished_;
+    }
+    mask = std::make_shared<const LocalMask>(std::move(computed));
+    if (!shape.empty()) shared_->add(shape, mask);
     mask_bytes_ += mask->tokens.bytes() + mask->leaving.size() * 4;
   }
   mask_bytes_ += 128;
@@ -207,7 +216,8 @@ void Matcher::walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uin
   const uint32_t end = nodes[root].skip;
   if (state_stack_.size() <= nodes[root].longest) state_stack_.resize(nodes[root].longest + 1);
   state_stack_[base] = state;
-  for (uint32_t n = root + 1; n < end;) {
+  uint64_t visited = 0;
+  for (uint32_t n = root + 1; n < end; ++visited) {
     const TokenTrie::Node& node = nodes[n];
     const int32_t next =
         node.longest <= skip_bytes ? StateSpace::kDead : space_.next(state_stack_[node.depth - 1], node.byte);
@@ -222,6 +232,7 @@ void Matcher::walk(uint32_t root, int32_t state, int skip_bytes, std::vector<uin
     }
     ++n;
   }
+  space_.add_work(visited / kNodesOfWork);
 }
 
 std::shared_ptr<Matcher> Matcher::successor(size_t limit) {
@@ -229,11 +240,6 @@ std::shared_ptr<Matcher> Matcher::successor(size_t limit) {
   if (space_.bytes() <= limit) return nullptr;
   if (successor_ == nullptr) successor_ = std::make_shared<Matcher>(grammar_, trie_, shared_);
   return successor_;
-}
-
-size_t Matcher::bytes() const {
-  const std::lock_guard lock(mutex_);
-  return grammar_->bytes() + space_.bytes() + mask_bytes_;
 }
 
 }  // namespace vllm

@@ -1,5 +1,6 @@
 // Token masks of one grammar over one vocabulary, shared by all requests that use the grammar.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -78,7 +79,7 @@ class Matcher {
 
   const std::shared_ptr<const TokenTrie>& trie() const { return trie_; }
   /// Memory held.
-  size_t bytes() const;
+  size_t bytes() const { return bytes_; }
 
  private:
   const LocalMask& local(int32_t node);
@@ -100,7 +101,9 @@ class Matcher {
   int32_t initial_;
   std::unordered_map<int32_t, std::shared_ptr<const LocalMask>> locals_;
   std::unordered_map<int32_t, std::shared_ptr<const TokenSet>> masks_;
+  LocalMask unfinished_;  // of the last node whose computation was cut
   size_t mask_bytes_ = 0;
+  std::atomic<size_t> bytes_ = 0;
   std::vector<uint32_t> bits_;        // scratch
   std::vector<int32_t> state_stack_;  // scratch of walk, by depth
   bool exhausted_ = false;

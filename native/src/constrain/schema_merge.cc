@@ -1,6 +1,9 @@
 #include "constrain/schema_merge.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "constrain/expression.h"
 
 namespace vllm {
 namespace {
@@ -46,6 +49,17 @@ std::vector<std::string> types_of(const Json& type) {
 
 void fail_schema(const std::string& at, const std::string& what) {
   fail_argument("JSON schema, at %s: %s.", quote(at).c_str(), what.c_str());
+}
+
+int schema_count(const Json& schema, const char* key, int otherwise, const std::string& at) {
+  const auto found = schema.find(key);
+  if (found == schema.end()) return otherwise;
+  const double value = found->is_number() ? found->get<double>() : -1;
+  if (value < 0 || value != std::floor(value)) fail_schema(at, format("'%s' is no natural number", key));
+  if (value > GrammarLimits::kRepetitions) {
+    fail_schema(at, format("'%s' is %.0f, allowed are %d", key, value, GrammarLimits::kRepetitions));
+  }
+  return static_cast<int>(value);
 }
 
 bool is_annotation(std::string_view keyword) {

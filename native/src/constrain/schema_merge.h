@@ -31,6 +31,10 @@ bool is_annotation(std::string_view keyword);
 /// True when the schema has keywords other than annotations and those in `except`.
 bool restricts(const Json& schema, std::initializer_list<std::string_view> except);
 
+/// A count such as minItems, `otherwise` when absent. Throws when it is no number of a repetition that is
+/// allowed.
+int schema_count(const Json& schema, const char* key, int otherwise, const std::string& at);
+
 [[noreturn]] void fail_schema(const std::string& at, const std::string& what);
 
 }  // namespace vllm

@@ -28,7 +28,7 @@ class StateSpace {
   static constexpr int32_t kDead = 0;       // state: nothing matches
   static constexpr int32_t kOutermost = 0;  // frame: the caller is unknown; returning to it sets leaves()
   /// Items of one state, and steps of one computation, beyond which the grammar counts as too ambiguous.
-  static constexpr size_t kMaxItems = 20000;
+  static constexpr size_t kMaxItems = 100000;
 
   explicit StateSpace(std::shared_ptr<const Grammar> grammar);
 
@@ -55,6 +55,7 @@ class StateSpace {
 
   /// Work done so far, in items looked at.
   uint64_t work() const { return work_; }
+  void add_work(uint64_t work) { work_ += work; }
   /// States beyond this much work are kDead and set exhausted().
   void set_work_limit(uint64_t limit) { work_limit_ = limit; }
   bool exhausted() const { return exhausted_; }
