@@ -276,10 +276,8 @@ def walk(
 def small_vocabulary(tokens: list[bytes]) -> Iterator[bytes]:
     """All single bytes, and those tokens of a big vocabulary that are short or made of structure."""
     yield from (bytes([byte]) for byte in range(256))
-    seen = 0
-    for token in tokens:
+    for seen, token in enumerate(tokens):
         structural = bool(re.fullmatch(rb'[\s"{}\[\],:.0-9a-c\\<>/=()*+-]{2,6}', token))
         foreign = 2 <= len(token) <= 4 and token[0] >= 0xC3
         if structural or (foreign and seen % 40 == 0) or (len(token) > 2 and seen % 150 == 0):
             yield token
-        seen += 1

@@ -87,12 +87,14 @@ def compare(folder: Path, program: Path, walks: int) -> int:
     print(f"compared {compared}, different {failed}, masks {len(masks)}")
     for reason, count in explained.items():
         print(f"explained {count}: {reason}")
-    print(
-        f"mask: mean {statistics.fmean(masks):.0f} us, median {statistics.median(masks):.0f} us, most {max(masks):.0f} us"
-    )
+    print(f"mask: {summary(masks)}, median {statistics.median(masks):.0f} us")
     measure(tool, llguidance.LLTokenizer(str(folder / "tokenizer.json"), eos_token=eos))
     tool.close()
     return failed
+
+
+def summary(times: list[float]) -> str:
+    return f"mean {statistics.fmean(times):.0f} us, most {max(times):.0f} us"
 
 
 def measure(tool: Tool, theirs: llguidance.LLTokenizer) -> None:
@@ -140,13 +142,9 @@ def measure(tool: Tool, theirs: llguidance.LLTokenizer) -> None:
         peer.append((time.perf_counter() - start) * 1e6)
         assert matcher.consume_token(id)
     print(f"object schema, {tool.vocab_size} tokens in the vocabulary, {len(ids)} steps")
-    print(
-        f"    ours       compile {compiled:.0f} us, mask mean {statistics.fmean(ours):.0f} us, most {max(ours):.0f} us"
-    )
-    print(f"    again      mask mean {statistics.fmean(again):.0f} us, most {max(again):.0f} us")
-    print(
-        f"    llguidance compile {their_compile:.0f} us, mask mean {statistics.fmean(peer):.0f} us, most {max(peer):.0f} us"
-    )
+    print(f"    ours       compile {compiled:.0f} us, mask {summary(ours)}")
+    print(f"    again      mask {summary(again)}")
+    print(f"    llguidance compile {their_compile:.0f} us, mask {summary(peer)}")
 
 
 def main() -> int:
