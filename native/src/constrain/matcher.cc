@@ -91,12 +91,13 @@ std::shared_ptr<const TokenSet> Matcher::mask(int32_t state) {
   if (const auto known = masks_.find(state); known != masks_.end()) return known->second;
   auto set = limited([&] {
     std::vector<Item> items(space_.items(state).begin(), space_.items(state).end());
-    for (const Item& item : items) local(item.node);
+    for (const Item& item : items) local(item.node, item.frame != StateSpace::kOutermost);
     std::fill(bits_.begin(), bits_.end(), 0);
     for (const Item& item : items) {
-      const LocalMask& inside = local(item.node);
+      const bool returns = item.frame != StateSpace::kOutermost;
+      const LocalMask& inside = local(item.node, returns);
       inside.tokens.add_to(bits_);
-      if (item.frame != StateSpace::kOutermost && !inside.leaving.empty()) {
+      if (returns && !inside.leaving.empty()) {
         const int32_t after = space_.after_frame(item.frame);
         for (const uint32_t node : inside.leaving) walk(node, after, 0, nullptr);
       }
@@ -118,12 +119,14 @@ std::shared_ptr<const TokenSet> Matcher::mask(int32_t state) {
   return set;
 }
 
-const LocalMask& Matcher::local(int32_t node) {
-  if (const auto known = locals_.find(node); known != locals_.end()) return *known->second;
-  const std::string shape = grammar_->alias(node).node >= 0 ? std::string() : shape_of(space_.at_node(node));
+const LocalMask& Matcher::local(int32_t node, bool returns) {
+  const int64_t key = int64_t{node} * 2 + returns;
+  if (const auto known = locals_.find(key); known != locals_.end()) return *known->second;
+  std::string shape = grammar_->alias(node).node >= 0 ? std::string() : shape_of(space_.at_node(node));
+  if (!shape.empty()) shape += returns ? 'r' : 'o';
   std::shared_ptr<const LocalMask> mask = shape.empty() ? nullptr : shared_->find(shape);
   if (mask == nullptr) {
-    LocalMask computed = compute_local(node);
+    LocalMask computed = compute_local(node, returns);
     if (space_.exhausted()) {
       unfinished_ = std::move(computed);
       return unfinished_;
@@ -133,29 +136,30 @@ const LocalMask& Matcher::local(int32_t node) {
     mask_bytes_ += mask->tokens.bytes() + mask->leaving.size() * 4;
   }
   mask_bytes_ += 128;
-  return *locals_.emplace(node, std::move(mask)).first->second;
+  return *locals_.emplace(key, std::move(mask)).first->second;
 }
 
-LocalMask Matcher::compute_local(int32_t node) {
+LocalMask Matcher::compute_local(int32_t node, bool returns) {
   const Grammar::Alias alias = grammar_->alias(node);
   LocalMask result;
+  std::vector<uint32_t>* leaving = returns ? &result.leaving : nullptr;
   if (alias.node < 0) {
     std::fill(bits_.begin(), bits_.end(), 0);
-    walk(0, space_.at_node(node), 0, &result.leaving);
+    walk(0, space_.at_node(node), 0, leaving);
     result.tokens = TokenSet(bits_);
     return result;
   }
   // Short tokens are as for the alias, longer ones are followed.
-  const LocalMask& uncounted = local(alias.node);
+  const LocalMask& uncounted = local(alias.node, returns);
   const int same = std::min(alias.bytes, TokenTrie::kShort);
   std::vector<uint32_t> bits(bits_.size());
   uncounted.tokens.add_to(bits);
   std::fill(bits_.begin(), bits_.end(), 0);
-  walk(0, space_.at_node(node), same, &result.leaving);
+  walk(0, space_.at_node(node), same, leaving);
   const std::span<const uint32_t> short_tokens = trie_->tokens_up_to(same);
   for (size_t w = 0; w < bits.size(); ++w) bits_[w] |= bits[w] & short_tokens[w];
-  for (const uint32_t leaving : uncounted.leaving) {
-    if (trie_->nodes()[leaving].depth <= same) result.leaving.push_back(leaving);
+  for (const uint32_t node_below : uncounted.leaving) {
+    if (trie_->nodes()[node_below].depth <= same) result.leaving.push_back(node_below);
   }
   result.tokens = TokenSet(bits_);
   return result;

@@ -82,8 +82,9 @@ class Matcher {
   size_t bytes() const { return bytes_; }
 
  private:
-  const LocalMask& local(int32_t node);
-  LocalMask compute_local(int32_t node);
+  /// `returns`: the rule has a caller to go on in; without one `leaving` is not needed, and may be very long.
+  const LocalMask& local(int32_t node, bool returns);
+  LocalMask compute_local(int32_t node, bool returns);
   /// The automaton from `state` on as text, equal for equal languages of equal form; empty when it is large,
   /// or allows so few bytes that its mask is quickly computed.
   std::string shape_of(int32_t state);
@@ -99,7 +100,7 @@ class Matcher {
   mutable std::mutex mutex_;
   StateSpace space_;
   int32_t initial_;
-  std::unordered_map<int32_t, std::shared_ptr<const LocalMask>> locals_;
+  std::unordered_map<int64_t, std::shared_ptr<const LocalMask>> locals_;  // by node * 2 + returns
   std::unordered_map<int32_t, std::shared_ptr<const TokenSet>> masks_;
   LocalMask unfinished_;  // of the last node whose computation was cut
   size_t mask_bytes_ = 0;
