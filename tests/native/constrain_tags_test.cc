@@ -214,6 +214,25 @@ TEST_CASE("Content of other kinds") {
   CHECK_FALSE(begins(with(TagContent::Kind::Json, kNow), "<["));
 }
 
+TEST_CASE("Tags of a request") {
+  const auto s = tags_spec(parse_structural_tag_request(
+      R"({"type":"structural_tag","structures":[{"begin":"<f=now>","schema":{"type":"object","properties":{}},"end":"</f>"},{"begin":"<f=any>","end":"</f>"}],"triggers":["<f="]})"));
+  CHECK(matches(s, "no call"));
+  CHECK(matches(s, "a <f=now>{}</f> b <f=any>[1]</f>"));
+  CHECK_FALSE(begins(s, "a <f=x"));
+  CHECK_FALSE(begins(s, "a <f=now>["));
+  CHECK_FALSE(matches(s, "a <f=now>{}"));
+  for (const char* bad :
+       {"", "[]", "{}", R"({"structures":[]})", R"({"structures":[{}],"triggers":[]})",
+        R"({"structures":[{"begin":"a","end":1}],"triggers":[]})", R"({"structures":[],"triggers":[1]})",
+        R"({"type":"structural_tag","format":{}})"}) {
+    CHECK_THROWS_AS(parse_structural_tag_request(bad), Error);
+  }
+  CHECK(contains(refusal(tags_spec(parse_structural_tag_request(
+                     R"({"structures":[{"begin":"a","schema":{"not":{}},"end":"b"}],"triggers":["a"]})"))),
+                 "'not'"));
+}
+
 TEST_CASE("GRAM-03 Unusable tags are refused") {
   StructuralTags tags;
   CHECK(contains(refusal(tags_spec(tags)), "at least one tag"));

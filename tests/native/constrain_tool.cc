@@ -5,7 +5,8 @@
 //                            {"tokens": [base64, ...], "controls": [id, ...], "end_ids": [id, ...]}
 //
 // Each input line is one of
-//   {"compile": {"kind": "json", "text": ...}}    kinds: json, object, regex, choice (with "choices"), gbnf
+//   {"compile": {"kind": "json", "text": ...}}    kinds: json, object, regex, gbnf, tags,
+//                                                 choice (with "choices")
 //   {"mask": true}                                the state: allowed ids (base64 of the mask's words),
 //   can_end, times in us
 //   {"accept": [ids]}   {"rollback": n}
@@ -95,10 +96,12 @@ vllm::ConstraintSpec spec_of(const Json& request) {
   spec.text = request.value("text", "");
   spec.compact = request.value("compact", false);
   spec.choices = request.value("choices", std::vector<std::string>());
+  if (kind == "tags") spec.tags = vllm::parse_structural_tag_request(spec.text);
   spec.kind = kind == "json"     ? Kind::JsonSchema
               : kind == "object" ? Kind::JsonObject
               : kind == "regex"  ? Kind::Regex
               : kind == "choice" ? Kind::Choice
+              : kind == "tags"   ? Kind::StructuralTags
                                  : Kind::Gbnf;
   return spec;
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -59,6 +60,11 @@ struct StructuralTags {
   bool text_after = false;  // free text, and in Lazy mode further tags, after the last one
   std::string section_begin, separator, section_end;
 };
+
+/// The tags of a request's {"structures": [{"begin", "schema", "end"}], "triggers": [...]}: lazy, text and
+/// further tags may follow, schemas are enforced or refused. Throws Error(InvalidArgument) naming the field
+/// at fault.
+StructuralTags parse_structural_tag_request(std::string_view text);
 
 struct ConstraintSpec {
   enum class Kind : uint8_t { JsonSchema, JsonObject, Regex, Choice, Gbnf, StructuralTags };

@@ -153,6 +153,37 @@ bool SchemaParser::is_text(const Json& schema, const std::string& at) const {
   return std::find(types.begin(), types.end(), "string") != types.end();
 }
 
+StructuralTags parse_structural_tag_request(std::string_view text) {
+  const Json request = parse_json(text, "the structural tag", Status::InvalidArgument);
+  const auto string_of = [](const Json& object, const char* key) {
+    if (!object.is_object() || !object.contains(key) || !object[key].is_string()) {
+      fail_argument("The structural tag needs a string '%s' in each of its structures.", key);
+    }
+    return object[key].get<std::string>();
+  };
+  for (const char* list : {"structures", "triggers"}) {
+    if (!request.is_object() || !request.contains(list) || !request[list].is_array()) {
+      fail_argument("The structural tag needs a list '%s'.", list);
+    }
+  }
+  StructuralTags tags;
+  tags.text_after = true;
+  tags.several = false;  // another one needs its trigger again
+  for (const Json& structure : request["structures"]) {
+    StructuralTag tag;
+    tag.begin = string_of(structure, "begin");
+    tag.end = string_of(structure, "end");
+    tag.content.loose = false;
+    if (structure.contains("schema")) tag.content.text = dump_json(structure["schema"]);
+    tags.tags.push_back(std::move(tag));
+  }
+  for (const Json& trigger : request["triggers"]) {
+    if (!trigger.is_string()) fail_argument("The structural tag's 'triggers' are no list of strings.");
+    tags.triggers.push_back(trigger.get<std::string>());
+  }
+  return tags;
+}
+
 Expression parse_structural_tags(const StructuralTags& tags, const TokenTrie& trie, Rules& rules,
                                  std::vector<std::string>& warnings) {
   const bool lazy = tags.mode == StructuralTags::Mode::Lazy;
