@@ -109,6 +109,7 @@ std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec,
   // stays.
   Entry entry{key, nullptr, {}};
   entry.matcher = std::make_shared<Matcher>(compile(spec, *trie_, entry.warnings), trie_, shared_);
+  entry.matcher->prepare("");  // here, so that no engine step waits for it
   if (entry.matcher->exhausted()) fail_argument("The grammar is too ambiguous: too much can come first.");
   auto constraint = use(entry);
   const std::lock_guard lock(mutex_);
