@@ -13,7 +13,7 @@ bool is_hex(char byte) {
 
 JsonScanner JsonScanner::inside_object() {
   JsonScanner scanner;
-  scanner.stack_ = "{";
+  scanner.stack_.push_back('{');
   return scanner;
 }
 
