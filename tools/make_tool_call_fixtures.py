@@ -323,6 +323,9 @@ def extra(name):
         yield "no object", bad, [], bad
         yield "bad call, then a good one", f"<tool_call>oops</tool_call>\n<tool_call>{json_add}</tool_call>", [add], \
             "<tool_call>oops</tool_call>\n"
+        yield "good call, then a bad one", f"<tool_call>{json_add}</tool_call>\n<tool_call>oops</tool_call> x", [add], \
+            "<tool_call>oops</tool_call> x"
+        yield "good call, then one that is cut", f"<tool_call>{json_add}</tool_call>\n{cut}", [add], cut
         bad = '<tool_call>{"name": {"x": 1}, "arguments": {}}</tool_call>'
         yield "name is no string", bad, [], bad
         bad = '<tool_call>{"name": "add", "arguments": [1]}</tool_call>'
@@ -335,6 +338,7 @@ def extra(name):
         yield "bare, arguments", json_add, [add], ""
         yield "bare, two", json_add + "; " + json_add, [add, add], ""
         yield "bare, in text", "Calling: " + json_add, [add], "Calling: "
+        yield "brackets behind a call", json_add + " then {x} and {\"y\": {}}", [add], ""
         yield "data", '{"name": "Bob", "age": 3}', [], '{"name": "Bob", "age": 3}'
         yield "name alone", '{"name": "Bob"}', [], '{"name": "Bob"}'
         text = '{"result": {"name": "add", "parameters": {}}}'

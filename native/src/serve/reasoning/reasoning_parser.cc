@@ -332,10 +332,12 @@ Thought state_of_prompt(std::string_view prompt, const ReasoningDialect& dialect
   if (ends_with(dialect.ends)) return Thought::Closed;
   // A tag further up counts when it stands in the turn that is to be continued.
   static constexpr std::string_view kTurns[] = {
-      "<|im_start|>",      "<|im_end|>",      "<seed:bos>",      "<seed:eos>", "<|system|>",      "<|user|>",
-      "<|assistant|>", "<assistant>",     "<|observation|>", "<｜Assistant｜>", "<｜User｜>", "[/INST]",         "[INST]",
-      "<|end_header_id|>", "<|eot_id|>",      "<|im_middle|>",   "<|turn>",    "<start_of_turn>", "]~b]",
-      "<|start|>",         "<|end_of_role|>", "[/SYSTEM_PROMPT]"};
+      "<|im_start|>",    "<|im_end|>",        "<seed:bos>",    "<seed:eos>",
+      "<|system|>",      "<|user|>",          "<|assistant|>", "<assistant>",
+      "<|observation|>", "<｜Assistant｜>",   "<｜User｜>",    "[/INST]",
+      "[INST]",          "<|end_header_id|>", "<|eot_id|>",    "<|im_middle|>",
+      "<|turn>",         "<start_of_turn>",   "]~b]",          "<|start|>",
+      "<|end_of_role|>", "[/SYSTEM_PROMPT]"};
   size_t turn = prompt.npos;
   for (const std::string_view text : kTurns) {
     const size_t at = prompt.rfind(text);

@@ -209,6 +209,8 @@ Task<> read_json_dialect(ToolContext& context, const JsonStyle& style) {
       }
       if (read && !calls.empty()) {
         for (const FoundCall& call : calls) context.out.call(call.name, call.arguments);
+      } else if (bare) {
+        context.out.text(held.text());
       } else {
         context.out.rejected(held.text());
       }

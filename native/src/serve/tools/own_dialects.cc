@@ -34,6 +34,8 @@ Task<> read_xlam(ToolContext& context) {
     }
     if (read && !calls.empty()) {
       for (const FoundCall& call : calls) context.out.call(call.name, call.arguments);
+    } else if (first != '[') {
+      context.out.text(held.text());  // a fence or tag around something else
     } else {
       context.out.rejected(held.text());
     }

@@ -31,11 +31,14 @@ void ToolOutput::append(std::string_view text) {
 }
 
 void ToolOutput::text(std::string_view text) {
-  if (index_ >= 0 && !rules_.keep_after_call) return;
+  if (index_ >= 0 && !rules_.keep_after_call && !rejected_) return;
   append(text);
 }
 
-void ToolOutput::rejected(std::string_view text) { append(text); }
+void ToolOutput::rejected(std::string_view text) {
+  rejected_ = true;
+  append(text);
+}
 
 std::string ToolOutput::new_id(std::string_view name, std::string_view native_id) {
   std::string id;
@@ -77,6 +80,7 @@ void ToolOutput::call(std::string_view name, std::string_view arguments, std::st
 void ToolOutput::begin_call(std::string_view name, std::string_view native_id) {
   space_.clear();
   after_call_ = true;
+  rejected_ = false;
   ++index_;
   keys_.clear();
   whole_ = false;

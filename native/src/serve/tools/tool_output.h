@@ -30,7 +30,7 @@ class ToolOutput {
   ToolOutput(TextRules rules, CallId ids) : rules_(rules), ids_(ids) {}
 
   void text(std::string_view text);
-  /// Text that looked like a call and is none. It is kept even behind a call.
+  /// Text that looked like a call and is none. It is kept even behind a call, with what follows it.
   void rejected(std::string_view text);
   void call(std::string_view name, std::string_view arguments, std::string_view native_id = "");
 
@@ -57,6 +57,7 @@ class ToolOutput {
   std::string space_;  // white space that a call would drop
   bool any_text_ = false;
   bool after_call_ = false;
+  bool rejected_ = false;  // text behind the last call is kept
   int index_ = -1;
   bool whole_ = false;
   std::set<std::string, std::less<>> keys_;  // of the open call
