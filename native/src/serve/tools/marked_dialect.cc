@@ -7,12 +7,11 @@ constexpr size_t kMaxHeader = 512;
 
 /// Reads up to `end` and behind it; false when that is not within the length of a header.
 Task<bool> read_header(Reader& in, std::span<const std::string_view> ends, std::string* header) {
-  bool too_long = false;
   for (;;) {
     const Match end = co_await look(in, ends);
     if (end.kind == Match::Yes) {
       in.skip(end.size);
-      co_return !too_long;
+      co_return true;
     }
     const int byte = co_await in.peek();
     if (byte < 0 || header->size() >= kMaxHeader) co_return false;
