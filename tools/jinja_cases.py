@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Expressions and templates that show each construct of chat templates; make_jinja_fixtures.py renders them."""
 
 from __future__ import annotations
@@ -905,7 +906,9 @@ template("carriage returns", "a\r\nb\rc{{ 'x\r\ny' }}\r\n")
 template("empty", "")
 template("only newline", "\n")
 template("trim_blocks", "{% if true %}\na\n{% endif %}\nb\n{% if true +%}\nc{% endif %}\n\nd")
-template("lstrip_blocks", "  {% if true %}x{% endif %}\n\t {% if true %}\n  y\n  {% endif %}\nz {% if true %}w{% endif %}")
+template(
+    "lstrip_blocks", "  {% if true %}x{% endif %}\n\t {% if true %}\n  y\n  {% endif %}\nz {% if true %}w{% endif %}"
+)
 template("lstrip off", "  {%+ if true %}x{%+ endif %}\n  {%+ set a = 1 +%}\n.")
 template("lstrip leaves expressions", "  {{ 1 }}\n  {{ 2 }}\n\t{{- 3 }}\n  {{ 4 -}}\n  5")
 template("strip", "a  {%- if true -%}  b  {%- endif -%}  c\n\n{{- 'd' -}}\n\n e {#- note -#} f")
@@ -938,7 +941,10 @@ template(
     {"l": []},
 )
 template("loop itself", "{% for x in [1, 2] %}{{ loop }}{{ loop is defined }}{{ loop.nope is defined }}{% endfor %}")
-template("previtem undefined", "{% for x in [1, 2] %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{% endfor %}")
+template(
+    "previtem undefined",
+    "{% for x in [1, 2] %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{% endfor %}",
+)
 template("previtem use", "{% for x in [{'a': 1}] %}{{ loop.previtem.a }}{% endfor %}")
 template("for else", "{% for x in l %}{{ x }}{% else %}none{% endfor %}", {"l": []}, {"l": [1]}, {})
 template(
@@ -959,82 +965,255 @@ template(
     {"messages": [{"role": r} for r in "aabbab"]},
 )
 template("for if uses outer names", "{% set k = 2 %}{% for x in [1, 2, 3] if x != k %}{{ x }}{% endfor %}")
-template("for unpacks", "{% for a, b in [(1, 2), [3, 4]] %}{{ a }}-{{ b }} {% endfor %}{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", {"d": {"x": 1, "y": 2}})
+template(
+    "for unpacks",
+    "{% for a, b in [(1, 2), [3, 4]] %}{{ a }}-{{ b }} {% endfor %}{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}",
+    {"d": {"x": 1, "y": 2}},
+)
 template("for nested unpack", "{% for (a, b), c in [((1, 2), 3)] %}{{ a }}{{ b }}{{ c }}{% endfor %}")
 template("for unpack too few", "{% for a, b in [(1,)] %}{% endfor %}")
 template("for unpack too many", "{% for a, b in [(1, 2, 3)] %}{% endfor %}")
 template("for tuple without brackets", "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}")
 template("for over string", "{% for c in 'aé😀' %}[{{ c }}]{% endfor %}")
 template("for reversed", "{% for m in messages[::-1] %}{{ loop.index0 }}{{ m.role }}{% endfor %}", {"messages": M})
-template("break and continue", "{% for x in range(10) %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 5 %}{% break %}{% endif %}{{ x }}{% endfor %}.")
-template("break in nested loop", "{% for x in [1, 2] %}{% for y in [1, 2, 3] %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }} {% endfor %}{% endfor %}")
-template("continue and else", "{% for x in [1] %}{% continue %}{% else %}else{% endfor %}{% for x in [1] %}{% break %}{% else %}else{% endfor %}")
-template("break in else", "{% for x in [1, 2] %}{{ x }}{% for y in [] %}{% else %}{% break %}{% endfor %}never{% endfor %}")
+template(
+    "break and continue",
+    "{% for x in range(10) %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 5 %}{% break %}{% endif %}{{ x }}{% endfor %}.",
+)
+template(
+    "break in nested loop",
+    "{% for x in [1, 2] %}{% for y in [1, 2, 3] %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }} {% endfor %}{% endfor %}",
+)
+template(
+    "continue and else",
+    "{% for x in [1] %}{% continue %}{% else %}else{% endfor %}{% for x in [1] %}{% break %}{% else %}else{% endfor %}",
+)
+template(
+    "break in else", "{% for x in [1, 2] %}{{ x }}{% for y in [] %}{% else %}{% break %}{% endfor %}never{% endfor %}"
+)
 template("break outside", "{% break %}")
 template("break in macro", "{% for x in [1] %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}")
 template("break in set block", "{% for x in [1, 2] %}{% set y %}a{% break %}{% endset %}{{ y }}{% endfor %}.")
-template("recursive loop", "{% for n in t recursive %}{{ n.v }}{% if n.c %}({{ loop(n.c) }}){% endif %}{{ loop.depth }}{{ ',' if not loop.last }}{% endfor %}", {"t": [{"v": 1, "c": [{"v": 2}, {"v": 3, "c": [{"v": 4}]}]}, {"v": 5}]})
+template(
+    "recursive loop",
+    "{% for n in t recursive %}{{ n.v }}{% if n.c %}({{ loop(n.c) }}){% endif %}{{ loop.depth }}{{ ',' if not loop.last }}{% endfor %}",
+    {"t": [{"v": 1, "c": [{"v": 2}, {"v": 3, "c": [{"v": 4}]}]}, {"v": 5}]},
+)
 template("loop called without recursive", "{% for n in [1] %}{{ loop([2]) }}{% endfor %}")
-template("nested loops shadow loop", "{% for a in [1, 2] %}{{ loop.index }}[{% for b in 'xy' %}{{ loop.index }}{{ b }}{% endfor %}]{{ loop.index }} {% endfor %}")
-template("outer loop kept in a name", "{% for a in [1, 2] %}{% set outer = loop %}{% for b in 'xy' %}{{ outer.index }}.{{ loop.index }} {% endfor %}{% endfor %}")
+template(
+    "nested loops shadow loop",
+    "{% for a in [1, 2] %}{{ loop.index }}[{% for b in 'xy' %}{{ loop.index }}{{ b }}{% endfor %}]{{ loop.index }} {% endfor %}",
+)
+template(
+    "outer loop kept in a name",
+    "{% for a in [1, 2] %}{% set outer = loop %}{% for b in 'xy' %}{{ outer.index }}.{{ loop.index }} {% endfor %}{% endfor %}",
+)
 template("assign loop", "{% for a in [1] %}{% set loop = 2 %}{% endfor %}")
-template("if chain", "{% if x == 1 %}one{% elif x == 2 %}two{% elif x == 3 %}three{% else %}many{% endif %}", {"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}, {})
-template("if in if", "{% if a %}{% if b %}ab{% else %}a{% endif %}{% else %}{% if b %}b{% endif %}{% endif %}", {"a": 1, "b": 1}, {"a": 1}, {"b": 1}, {})
+template(
+    "if chain",
+    "{% if x == 1 %}one{% elif x == 2 %}two{% elif x == 3 %}three{% else %}many{% endif %}",
+    {"x": 1},
+    {"x": 2},
+    {"x": 3},
+    {"x": 4},
+    {},
+)
+template(
+    "if in if",
+    "{% if a %}{% if b %}ab{% else %}a{% endif %}{% else %}{% if b %}b{% endif %}{% endif %}",
+    {"a": 1, "b": 1},
+    {"a": 1},
+    {"b": 1},
+    {},
+)
 template("set", "{% set a = 1 %}{% set b = a + 1 %}{{ a }}{{ b }}{% set a = 'x' %}{{ a }}")
-template("set tuple", "{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set (c, d) = [3, 4] %}{{ c }}{{ d }}{% set e = 1, 2 %}{{ e }}")
+template(
+    "set tuple", "{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set (c, d) = [3, 4] %}{{ c }}{{ d }}{% set e = 1, 2 %}{{ e }}"
+)
 template("set wrong", "{% set a.b.c = 1 %}")
 template("set constant", "{% set true = 1 %}")
 template("set call", "{% set f() = 1 %}")
-template("set block", "{% set x %}a{{ 1 + 1 }}b{% endset %}[{{ x }}]{% set y | upper | replace('A', 'Q') %} a {% endset %}[{{ y }}]")
+template(
+    "set block",
+    "{% set x %}a{{ 1 + 1 }}b{% endset %}[{{ x }}]{% set y | upper | replace('A', 'Q') %} a {% endset %}[{{ y }}]",
+)
 template("set block scope", "{% set v = 1 %}{% set x %}{% set v = 2 %}{{ v }}{% endset %}{{ x }}{{ v }}")
 template("loop scope", "{% set x = 0 %}{% for i in [1, 2] %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}")
-template("if scope", "{% set x = 0 %}{% if true %}{% set x = 1 %}{% endif %}{{ x }}{% if false %}{% set y = 1 %}{% endif %}{{ y }}", {}, {"y": "from context"})
-template("if in loop scope", "{% set x = 0 %}{% for i in [1, 2, 3] %}{% if i == 2 %}{% set x = i %}{% endif %}{{ x }}{% endfor %}{{ x }}")
-template("set hides the variable for inner scopes", "{% for i in [1] %}{{ x }}{% endfor %}{% set x = 2 %}{{ x }}", {"x": "context"})
+template(
+    "if scope",
+    "{% set x = 0 %}{% if true %}{% set x = 1 %}{% endif %}{{ x }}{% if false %}{% set y = 1 %}{% endif %}{{ y }}",
+    {},
+    {"y": "from context"},
+)
+template(
+    "if in loop scope",
+    "{% set x = 0 %}{% for i in [1, 2, 3] %}{% if i == 2 %}{% set x = i %}{% endif %}{{ x }}{% endfor %}{{ x }}",
+)
+template(
+    "set hides the variable for inner scopes",
+    "{% for i in [1] %}{{ x }}{% endfor %}{% set x = 2 %}{{ x }}",
+    {"x": "context"},
+)
 template("read before set", "{{ x }}{% set x = 2 %}{{ x }}", {"x": "context"}, {})
-template("macro reads later set", "{% macro f() %}{{ x }}{% endmacro %}{{ f() }}{% set x = 2 %}{{ f() }}", {"x": "context"}, {})
-template("set in branch falls back", "{% if a %}{% set tools = none %}{% endif %}{{ tools }}", {"a": 1, "tools": 5}, {"tools": 5})
-template("date default", "{% if not date_string is defined %}{% set date_string = '26 Jul 2024' %}{% endif %}{{ date_string }}", {}, {"date_string": "today"})
+template(
+    "macro reads later set",
+    "{% macro f() %}{{ x }}{% endmacro %}{{ f() }}{% set x = 2 %}{{ f() }}",
+    {"x": "context"},
+    {},
+)
+template(
+    "set in branch falls back",
+    "{% if a %}{% set tools = none %}{% endif %}{{ tools }}",
+    {"a": 1, "tools": 5},
+    {"tools": 5},
+)
+template(
+    "date default",
+    "{% if not date_string is defined %}{% set date_string = '26 Jul 2024' %}{% endif %}{{ date_string }}",
+    {},
+    {"date_string": "today"},
+)
 template("loop variable does not leak", "{% for x in [1, 2] %}{% endfor %}{{ x }}", {}, {"x": "kept"})
-template("namespace", "{% set ns = namespace(a=0, b='') %}{% for i in [1, 2, 3] %}{% set ns.a = ns.a + i %}{% set ns.b = ns.b ~ i %}{% set ns.c = i %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c }}{{ ns.d is defined }}{{ ns }}")
+template(
+    "namespace",
+    "{% set ns = namespace(a=0, b='') %}{% for i in [1, 2, 3] %}{% set ns.a = ns.a + i %}{% set ns.b = ns.b ~ i %}{% set ns.c = i %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c }}{{ ns.d is defined }}{{ ns }}",
+)
 template("namespace tuple", "{% set ns = namespace() %}{% set ns.a, x = 1, 2 %}{{ ns.a }}{{ x }}")
 template("namespace refuses", "{% set ns = namespace() %}{% set ns._a = 1 %}")
 template("attribute of a dict", "{% set d = {} %}{% set d.a = 1 %}")
-template("macro", "{% macro f(a, b=2, c='x') %}{{ a }}{{ b }}{{ c }};{% endmacro %}{{ f(1) }}{{ f(1, 3) }}{{ f(1, c='y') }}{{ f(b=5, a=6) }}{{ f() }}")
+template(
+    "macro",
+    "{% macro f(a, b=2, c='x') %}{{ a }}{{ b }}{{ c }};{% endmacro %}{{ f(1) }}{{ f(1, 3) }}{{ f(1, c='y') }}{{ f(b=5, a=6) }}{{ f() }}",
+)
 template("macro too many", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, 2) }}")
 template("macro unknown keyword", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(b=1) }}")
 template("macro twice", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, a=2) }}")
-template("macro varargs", "{% macro f(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, 2, 3, x=4) }}{{ f() }}")
+template(
+    "macro varargs", "{% macro f(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1, 2, 3, x=4) }}{{ f() }}"
+)
 template("macro default of earlier", "{% macro f(a, b=a) %}{{ a }}{{ b }}{% endmacro %}{{ f(1) }}")
-template("macro default evaluated each call", "{% set n = namespace(v=1) %}{% macro f(a=n.v) %}{{ a }}{% endmacro %}{{ f() }}{% set n.v = 2 %}{{ f() }}")
+template(
+    "macro default evaluated each call",
+    "{% set n = namespace(v=1) %}{% macro f(a=n.v) %}{{ a }}{% endmacro %}{{ f() }}{% set n.v = 2 %}{{ f() }}",
+)
 template("macro recursion", "{% macro f(n) %}{{ n }}{% if n > 0 %},{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}")
-template("macro sees outer", "{% set x = 1 %}{% macro f() %}{{ x }}{% set x = 2 %}{{ x }}{% endmacro %}{{ f() }}{{ x }}")
-template("macro attributes", "{% macro f(a, b=1) %}{{ caller() }}{% endmacro %}{{ f.name }}{{ f.arguments }}{{ f.catch_kwargs }}{{ f.caller }}{{ f }}{{ f.nope is defined }}")
-template("macro result is text", "{% macro f() %}  x {% endmacro %}[{{ f() | trim }}]{{ f() is string }}{{ f() ~ 1 }}{{ f() | length }}")
-template("macro in macro", "{% macro a(x) %}{% macro b(y) %}{{ x }}{{ y }}{% endmacro %}{{ b(1) }}{{ b(2) }}{% endmacro %}{{ a('q') }}")
+template(
+    "macro sees outer", "{% set x = 1 %}{% macro f() %}{{ x }}{% set x = 2 %}{{ x }}{% endmacro %}{{ f() }}{{ x }}"
+)
+template(
+    "macro attributes",
+    "{% macro f(a, b=1) %}{{ caller() }}{% endmacro %}{{ f.name }}{{ f.arguments }}{{ f.catch_kwargs }}{{ f.caller }}{{ f }}{{ f.nope is defined }}",
+)
+template(
+    "macro result is text",
+    "{% macro f() %}  x {% endmacro %}[{{ f() | trim }}]{{ f() is string }}{{ f() ~ 1 }}{{ f() | length }}",
+)
+template(
+    "macro in macro",
+    "{% macro a(x) %}{% macro b(y) %}{{ x }}{{ y }}{% endmacro %}{{ b(1) }}{{ b(2) }}{% endmacro %}{{ a('q') }}",
+)
 template("macro in loop", "{% for i in [1, 2] %}{% macro f() %}<{{ i }}>{% endmacro %}{{ f() }}{% endfor %}")
 template("macro before definition", "{{ f() }}{% macro f() %}x{% endmacro %}")
-template("macro in a namespace", "{% set ns = namespace() %}{% for i in [1] %}{% macro f(x) %}{{ x }}!{% endmacro %}{% set ns.f = f %}{% endfor %}{{ ns.f('a') }}")
-template("macro writes json", "{% macro dump(v, depth=0) %}{% if v is mapping %}{ {%- for k, w in v.items() %} {{ k }}: {{ dump(w, depth + 1) }}{{ ',' if not loop.last }}{% endfor %} }{% elif v is string %}\"{{ v }}\"{% elif v is iterable %}[{% for w in v %}{{ dump(w, depth + 1) }}{{ ', ' if not loop.last }}{% endfor %}]{% else %}{{ v | tojson }}{% endif %}{% endmacro %}{{ dump(v) }}", {"v": {"a": [1, {"b": None}, "x"], "c": {}, "d": True}})
-template("call", "{% macro box(t) %}[{{ t }}:{{ caller() }}]{% endmacro %}{% call box('a') %}body{% endcall %}{% call box(t='b') %}{{ 1 + 1 }}{% endcall %}")
-template("call with arguments", "{% macro each(l) %}{% for x in l %}{{ caller(x, loop.index) }}{% endfor %}{% endmacro %}{% call(x, i) each([5, 6]) %}{{ i }}={{ x }};{% endcall %}")
-template("call scope", "{% set v = 1 %}{% macro m() %}{% set v = 2 %}{{ caller() }}{% endmacro %}{% call m() %}{{ v }}{% endcall %}")
+template(
+    "macro in a namespace",
+    "{% set ns = namespace() %}{% for i in [1] %}{% macro f(x) %}{{ x }}!{% endmacro %}{% set ns.f = f %}{% endfor %}{{ ns.f('a') }}",
+)
+template(
+    "macro writes json",
+    "{% macro dump(v, depth=0) %}{% if v is mapping %}{ {%- for k, w in v.items() %} {{ k }}: {{ dump(w, depth + 1) }}{{ ',' if not loop.last }}{% endfor %} }{% elif v is string %}\"{{ v }}\"{% elif v is iterable %}[{% for w in v %}{{ dump(w, depth + 1) }}{{ ', ' if not loop.last }}{% endfor %}]{% else %}{{ v | tojson }}{% endif %}{% endmacro %}{{ dump(v) }}",
+    {"v": {"a": [1, {"b": None}, "x"], "c": {}, "d": True}},
+)
+template(
+    "call",
+    "{% macro box(t) %}[{{ t }}:{{ caller() }}]{% endmacro %}{% call box('a') %}body{% endcall %}{% call box(t='b') %}{{ 1 + 1 }}{% endcall %}",
+)
+template(
+    "call with arguments",
+    "{% macro each(l) %}{% for x in l %}{{ caller(x, loop.index) }}{% endfor %}{% endmacro %}{% call(x, i) each([5, 6]) %}{{ i }}={{ x }};{% endcall %}",
+)
+template(
+    "call scope",
+    "{% set v = 1 %}{% macro m() %}{% set v = 2 %}{{ caller() }}{% endmacro %}{% call m() %}{{ v }}{% endcall %}",
+)
 template("caller missing", "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}")
-template("caller tested", "{% macro m() %}{{ caller is defined }}{% if caller %}{{ caller() }}{% endif %}{% endmacro %}{{ m() }}{% call m() %}x{% endcall %}")
+template(
+    "caller tested",
+    "{% macro m() %}{{ caller is defined }}{% if caller %}{{ caller() }}{% endif %}{% endmacro %}{{ m() }}{% call m() %}x{% endcall %}",
+)
 template("caller without macro use", "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}")
-template("filter block", "{% filter upper %}abc {{ 'def' }}{% endfilter %}{% filter trim | replace('b', 'X') %}  abc {% endfilter %}")
+template(
+    "filter block",
+    "{% filter upper %}abc {{ 'def' }}{% endfilter %}{% filter trim | replace('b', 'X') %}  abc {% endfilter %}",
+)
 template("filter block scope", "{% set a = 'x' %}{% filter upper %}{% set a = 'y' %}{{ a }}{% endfilter %}{{ a }}")
 template("with", "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% set a = 5 %}{{ a }}{% endwith %}{{ a }}", {"a": "outer"})
 template("with sees outer values", "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}")
-template("generation", "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% set x = 1 %}{% endgeneration %}{{ x }}{% else %}{{ m.role }}{% endif %}{% endfor %}", {"messages": M})
+template(
+    "generation",
+    "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% set x = 1 %}{% endgeneration %}{{ x }}{% else %}{{ m.role }}{% endif %}{% endfor %}",
+    {"messages": M},
+)
 template("print statement", "{% print 1, 'a' %}{% print x %}")
 template("colon after tag", "{% if true: %}a{% endif %}{% for x in [1]: %}{{ x }}{% endfor %}")
-template("raise", "{% for m in messages %}{% if m.role == 'user' %}{{ raise_exception('no ' ~ m.role) }}{% endif %}{% endfor %}", {"messages": M}, {"messages": M[:1]})
-template("enable_thinking", "{% if enable_thinking is defined and enable_thinking is false %}off{% elif enable_thinking is undefined %}unset{% else %}on{% endif %}", {}, {"enable_thinking": False}, {"enable_thinking": True}, {"enable_thinking": "false"}, {"enable_thinking": None})
-template("reasoning_content", "{% for m in messages %}{% if m.reasoning_content is defined and m.reasoning_content is not none %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}{% endfor %}", {"messages": [{"content": "a", "reasoning_content": "thoughts"}, {"content": "b"}, {"content": "c", "reasoning_content": None}]})
-template("tool list", "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{{ tool.function | tojson(indent=4) }}\n{% endfor %}{% else %}none{% endif %}", {"tools": [{"type": "function", "function": {"name": "f", "description": "Größe <b>", "parameters": {"type": "object", "properties": {"z": {"type": "number", "minimum": 0.5}, "a": {"type": "integer"}}, "required": ["z"]}}}]}, {"tools": None}, {})
-template("content parts", "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% else %}<{{ part['type'] }}>{% endif %}{% endfor %}{% endif %}{% endfor %}", {"messages": [{"content": "a"}, {"content": [{"type": "text", "text": "b"}, {"type": "image"}]}]})
-template("alternation check", "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{{ m.role }}{% endfor %}", {"messages": M[1:]}, {"messages": M})
+template(
+    "raise",
+    "{% for m in messages %}{% if m.role == 'user' %}{{ raise_exception('no ' ~ m.role) }}{% endif %}{% endfor %}",
+    {"messages": M},
+    {"messages": M[:1]},
+)
+template(
+    "enable_thinking",
+    "{% if enable_thinking is defined and enable_thinking is false %}off{% elif enable_thinking is undefined %}unset{% else %}on{% endif %}",
+    {},
+    {"enable_thinking": False},
+    {"enable_thinking": True},
+    {"enable_thinking": "false"},
+    {"enable_thinking": None},
+)
+template(
+    "reasoning_content",
+    "{% for m in messages %}{% if m.reasoning_content is defined and m.reasoning_content is not none %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}{% endfor %}",
+    {
+        "messages": [
+            {"content": "a", "reasoning_content": "thoughts"},
+            {"content": "b"},
+            {"content": "c", "reasoning_content": None},
+        ]
+    },
+)
+template(
+    "tool list",
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{{ tool.function | tojson(indent=4) }}\n{% endfor %}{% else %}none{% endif %}",
+    {
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "f",
+                    "description": "Größe <b>",
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"z": {"type": "number", "minimum": 0.5}, "a": {"type": "integer"}},
+                        "required": ["z"],
+                    },
+                },
+            }
+        ]
+    },
+    {"tools": None},
+    {},
+)
+template(
+    "content parts",
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% else %}<{{ part['type'] }}>{% endif %}{% endfor %}{% endif %}{% endfor %}",
+    {"messages": [{"content": "a"}, {"content": [{"type": "text", "text": "b"}, {"type": "image"}]}]},
+)
+template(
+    "alternation check",
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{{ m.role }}{% endfor %}",
+    {"messages": M[1:]},
+    {"messages": M},
+)
 template("filter unknown", "{{ 1 | nope }}")
 template("filter unknown in if", "{% if false %}{{ 1 | nope }}{% endif %}ok")
 template("filter unknown in if used", "{% if true %}{{ 1 | nope }}{% endif %}")
@@ -1046,6 +1225,9 @@ template("tag closed wrongly", "{% if true %}x{% endfor %}")
 template("tag open", "{% if true")
 template("expression open", "a\nb {{ 1")
 template("comment open", "a {# b")
+template("comment open at the end", "a\n{#")
+template("comment open at the end with sign", "a\n{#-")
+template("raw open at the end", "a{% raw %}")
 template("raw open", "{% raw %}x")
 template("endif alone", "{% endif %}")
 template("else alone", "{% else %}")
@@ -1064,14 +1246,41 @@ template("call of no call", "{% call 5 %}{% endcall %}")
 template("generator walked twice", "{% set g = [1, 2, 3] | select('odd') %}{{ g | list }}{{ g | list }}")
 template("generator first then rest", "{% set g = [1, 2, 3] | map('string') %}{{ g | first }}{{ g | list }}")
 template("deep undefined", "{{ a.b.c }}", {"a": {}}, {"a": {"b": {}}}, {})
-template("joiner and cycler", "{% set sep = joiner(', ') %}{% set c = cycler('a', 'b') %}{% for x in [1, 2, 3] %}{{ sep() }}{{ c.next() }}{{ x }}{% endfor %}{{ c.current }}{{ c.reset() }}{{ c.next() }}")
-template("dict rebuilt", "{% set ns = namespace(d={}) %}{% for k in ['x', 'y'] %}{% set ns.d = dict(ns.d, **{k: loop.index}) %}{% endfor %}{{ ns.d }}")
-template("list grows", "{% set ns = namespace(l=[]) %}{% for k in ['x', 'y'] %}{% set ns.l = ns.l + [k] %}{% endfor %}{{ ns.l }}")
-template("text grows", "{% set ns = namespace(t='') %}{% for k in range(50) %}{% set ns.t = ns.t + k | string + ',' %}{% set u = ns.t + '!' %}{% endfor %}{{ ns.t }}")
+template(
+    "joiner and cycler",
+    "{% set sep = joiner(', ') %}{% set c = cycler('a', 'b') %}{% for x in [1, 2, 3] %}{{ sep() }}{{ c.next() }}{{ x }}{% endfor %}{{ c.current }}{{ c.reset() }}{{ c.next() }}",
+)
+template(
+    "dict rebuilt",
+    "{% set ns = namespace(d={}) %}{% for k in ['x', 'y'] %}{% set ns.d = dict(ns.d, **{k: loop.index}) %}{% endfor %}{{ ns.d }}",
+)
+template(
+    "list grows",
+    "{% set ns = namespace(l=[]) %}{% for k in ['x', 'y'] %}{% set ns.l = ns.l + [k] %}{% endfor %}{{ ns.l }}",
+)
+template(
+    "text grows",
+    "{% set ns = namespace(t='') %}{% for k in range(50) %}{% set ns.t = ns.t + k | string + ',' %}{% set u = ns.t + '!' %}{% endfor %}{{ ns.t }}",
+)
 template("mutation refused", "{% set l = [] %}{{ l.append(1) }}")
 template("mutation refused by call only", "{% set l = [] %}{{ l.append is defined }}{{ l.append }}")
-template("big dict", "{{ d.k3 }}{{ d['k19'] }}{{ d.k20 is defined }}{{ 'k7' in d }}{{ dict(d, k3='new').k3 }}{{ dict(d, new=1) | list | last }}", {"d": {f"k{i}": i for i in range(20)}})
-template("chat ml", "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}", {"messages": M, "add_generation_prompt": True}, {"messages": M})
-template("indented blocks", "{% for x in [1, 2] %}\n    {% if x == 1 %}\n        one\n    {% else %}\n        other\n    {% endif %}\n{% endfor %}\nend\n")
-template("indented with strip", "{%- for x in [1, 2] %}\n    {%- if x == 1 %}\n        {{- 'one' }}\n    {%- else %}\n        {{- 'other' }}\n    {%- endif %}\n{%- endfor %}\n")
+template(
+    "big dict",
+    "{{ d.k3 }}{{ d['k19'] }}{{ d.k20 is defined }}{{ 'k7' in d }}{{ dict(d, k3='new').k3 }}{{ dict(d, new=1) | list | last }}",
+    {"d": {f"k{i}": i for i in range(20)}},
+)
+template(
+    "chat ml",
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    {"messages": M, "add_generation_prompt": True},
+    {"messages": M},
+)
+template(
+    "indented blocks",
+    "{% for x in [1, 2] %}\n    {% if x == 1 %}\n        one\n    {% else %}\n        other\n    {% endif %}\n{% endfor %}\nend\n",
+)
+template(
+    "indented with strip",
+    "{%- for x in [1, 2] %}\n    {%- if x == 1 %}\n        {{- 'one' }}\n    {%- else %}\n        {{- 'other' }}\n    {%- endif %}\n{%- endfor %}\n",
+)
 template("inline if in text", "a {% if true %}b{% endif %} c {% if false %}d{% endif %} e")

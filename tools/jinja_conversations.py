@@ -10,7 +10,7 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "Wetter für eine Stadt <jetzt> & \"hier\"",
+        "description": 'Wetter für eine Stadt <jetzt> & "hier"',
         "parameters": {
             "type": "object",
             "properties": {

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Random expressions and templates for the comparison of our interpreter with jinja2."""
 
 from __future__ import annotations
@@ -71,7 +72,13 @@ class Generator:
         if kind == 9:
             return f"{sub()}.{self.method(depth - 1)}"
         if kind == 10:
-            return "{" + ", ".join(f"{self.one([repr('k'), repr('q'), '1', 'true', sub()])}: {sub()}" for _ in range(self.pick(3))) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    f"{self.one([repr('k'), repr('q'), '1', 'true', sub()])}: {sub()}" for _ in range(self.pick(3))
+                )
+                + "}"
+            )
         return f"({sub()}|{self.filter(depth - 1)})"
 
     def test(self) -> str:
@@ -145,10 +152,25 @@ class Generator:
         if kind in (4, 5):
             target = self.target()
             condition = self.one(["", "", f" if {target}", f" if {self.expression(1)}"])
-            show = "{{ loop." + self.one(["index", "index0", "first", "last", "length", "revindex", "previtem", "nextitem"]) + " }}"
-            jump = self.one(["", "", "", self.tag(f"if {self.expression(1)}") + self.tag(self.one(["break", "continue"])) + self.tag("endif")])
+            show = (
+                "{{ loop."
+                + self.one(["index", "index0", "first", "last", "length", "revindex", "previtem", "nextitem"])
+                + " }}"
+            )
+            jump = self.one(
+                [
+                    "",
+                    "",
+                    "",
+                    self.tag(f"if {self.expression(1)}")
+                    + self.tag(self.one(["break", "continue"]))
+                    + self.tag("endif"),
+                ]
+            )
             otherwise = self.one(["", "", self.tag("else") + inside()])
-            iterable = self.one(["l", "m", "x", "d", "rows", "u", "rows[::-1]", "d.items()", "range(3)", self.expression(1)])
+            iterable = self.one(
+                ["l", "m", "x", "d", "rows", "u", "rows[::-1]", "d.items()", "range(3)", self.expression(1)]
+            )
             body = self.one([inside() + show, show + jump + inside(), jump + show, inside()])
             return self.tag(f"for {target} in {iterable}{condition}") + body + otherwise + self.tag("endfor")
         if kind == 6:
@@ -157,10 +179,16 @@ class Generator:
             argument = self.one(["a", "b", "v"])
             self.names += [argument, "w"]
             body = inside() + self.one(["", "{{ caller() if caller }}", "{{ varargs }}", "{{ kwargs }}"])
-            call = self.one(["{{ f() }}", "{{ f(1) }}", "{{ f(2, w=3) }}", self.tag("call f(1)") + inside() + self.tag("endcall")])
+            call = self.one(
+                ["{{ f() }}", "{{ f(1) }}", "{{ f(2, w=3) }}", self.tag("call f(1)") + inside() + self.tag("endcall")]
+            )
             return self.tag(f"macro f({argument}, w={self.expression(1)})") + body + self.tag("endmacro") + call
         if kind == 8:
-            return self.tag(f"filter {self.one(['upper', 'trim', 'replace(1, 2)', 'indent(2)'])}") + inside() + self.tag("endfilter")
+            return (
+                self.tag(f"filter {self.one(['upper', 'trim', 'replace(1, 2)', 'indent(2)'])}")
+                + inside()
+                + self.tag("endfilter")
+            )
         if kind == 9:
             return (
                 self.tag("set ns = namespace(v=0)")
@@ -171,7 +199,14 @@ class Generator:
             )
         if kind == 10:
             return self.tag(f"with {self.target()} = {self.expression(1)}") + inside() + self.tag("endwith")
-        return self.one(["{# note #}", "{#- n -#}", "{% raw %} {{ {% endraw %}", self.tag("generation") + inside() + self.tag("endgeneration")])
+        return self.one(
+            [
+                "{# note #}",
+                "{#- n -#}",
+                "{% raw %} {{ {% endraw %}",
+                self.tag("generation") + inside() + self.tag("endgeneration"),
+            ]
+        )
 
 
 # What our interpreter refuses or prints otherwise on purpose: addresses, integers beyond 64 bits, complex numbers, and a

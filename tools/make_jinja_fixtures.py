@@ -72,7 +72,12 @@ def main() -> None:
     smollm2 = reader.fields["tokenizer.chat_template"].contents()
     qwen3 = json.loads((fetch("qwen3-tokenizer") / "tokenizer_config.json").read_text("utf-8"))["chat_template"]
     OUT.mkdir(parents=True, exist_ok=True)
-    files = {"expressions": expressions(), "templates": templates(), "smollm2": real(smollm2, False), "qwen3": real(qwen3, True)}
+    files = {
+        "expressions": expressions(),
+        "templates": templates(),
+        "smollm2": real(smollm2, False),
+        "qwen3": real(qwen3, True),
+    }
     for name, content in files.items():
         (OUT / f"{name}.json").write_text(one_case_a_line(content), "utf-8")
 

@@ -1,5 +1,3 @@
-#include "serve/jinja/template.h"
-
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "serve/jinja/template.h"
 
 using namespace vllm;
 using jinja::Template;
@@ -54,7 +53,8 @@ TEST_CASE("faults name line and column") {
   CHECK(error_of("{{ d.a.b }}", {{"d", Json::object()}}) ==
         "Chat template at 1:7: 'dict object' has no attribute 'a'.");
   CHECK(error_of("{{ l[3].b }}", {{"l", {1}}}) == "Chat template at 1:8: list object has no element 3.");
-  CHECK(error_of("line\n{% if x %}") == "Chat template at 2:11: the template ends, but 'endif' is still missing.");
+  CHECK(error_of("line\n{% if x %}") ==
+        "Chat template at 2:11: the template ends, but 'endif' is still missing.");
   CHECK(error_of("{% for x in y %}\n{% endif %}") == "Chat template at 2:4: unknown tag 'endif'.");
   CHECK(error_of("{{ 1 | nope }}") == "Chat template at 1:8: no filter is named 'nope'.");
   CHECK(error_of("{{ 'abc }}") == "Chat template at 1:4: the string has no end.");
@@ -73,15 +73,18 @@ TEST_CASE("TPL-04 the text of raise_exception stands alone") {
 
 TEST_CASE("TPL-07 a variable that nobody sets is undefined, and false is no text") {
   const auto tree = Template::parse(
-      "{{ enable_thinking is undefined }} {{ enable_thinking is false }} {{ 'on' if enable_thinking else 'off' }}");
+      "{{ enable_thinking is undefined }} {{ enable_thinking is false }} {{ 'on' if enable_thinking else "
+      "'off' }}");
   CHECK(tree->render(Json::object()) == "True False off");
   CHECK(tree->render({{"enable_thinking", false}}) == "False True off");
   CHECK(tree->render({{"enable_thinking", "false"}}) == "False False on");
 }
 
 TEST_CASE("tojson keeps the order of keys and the letters") {
-  const Json tool = parse_json(R"({"z": 1, "a": {"y": "Ü", "b": [1.0, 2]}, "m": null})", "tool", Status::Runtime);
-  CHECK(render("{{ tool | tojson }}", {{"tool", tool}}) == R"({"z": 1, "a": {"y": "Ü", "b": [1.0, 2]}, "m": null})");
+  const Json tool =
+      parse_json(R"({"z": 1, "a": {"y": "Ü", "b": [1.0, 2]}, "m": null})", "tool", Status::Runtime);
+  CHECK(render("{{ tool | tojson }}", {{"tool", tool}}) ==
+        R"({"z": 1, "a": {"y": "Ü", "b": [1.0, 2]}, "m": null})");
 }
 
 TEST_CASE("the source is kept, words in it are found whole") {
@@ -102,12 +105,17 @@ TEST_CASE("a template that walks the parts of the content says so") {
   CHECK(walks(loop + "{% for p in message.content %}{% endfor %}{% endfor %}"));
   CHECK(walks(loop + "{% for p in message['content'] %}{% endfor %}{% endfor %}"));
   CHECK(walks(loop + "{% set c = message.content %}{% for p in c %}{% endfor %}{% endfor %}"));
-  CHECK(walks(loop + "{% for p in message.content | selectattr('type', 'equalto', 'text') %}{% endfor %}{% endfor %}"));
-  CHECK(walks("{% macro show(c) %}{% for p in c %}{% endfor %}{% endmacro %}" + loop + "{{ show(message.content) }}{% endfor %}"));
+  CHECK(walks(
+      loop +
+      "{% for p in message.content | selectattr('type', 'equalto', 'text') %}{% endfor %}{% endfor %}"));
+  CHECK(walks("{% macro show(c) %}{% for p in c %}{% endfor %}{% endmacro %}" + loop +
+              "{{ show(message.content) }}{% endfor %}"));
   CHECK(walks("{% macro show(c, n=0) %}{% for p in c %}{% endfor %}{% endmacro %}" + loop +
               "{{ show(n=1, c=message.content) }}{% endfor %}"));
-  CHECK(walks("{% macro show(m) %}{% for p in m.content %}{% endfor %}{% endmacro %}" + loop + "{{ show(message) }}{% endfor %}"));
-  CHECK(walks("{% set rest = messages[1:] %}{% for m in rest %}{% for p in m.content %}{% endfor %}{% endfor %}"));
+  CHECK(walks("{% macro show(m) %}{% for p in m.content %}{% endfor %}{% endmacro %}" + loop +
+              "{{ show(message) }}{% endfor %}"));
+  CHECK(walks(
+      "{% set rest = messages[1:] %}{% for m in rest %}{% for p in m.content %}{% endfor %}{% endfor %}"));
   CHECK_FALSE(walks(loop + "{{ message.content }}{% endfor %}"));
   CHECK_FALSE(walks(loop + "{% for t in message.tool_calls %}{% endfor %}{% endfor %}"));
   CHECK_FALSE(walks("{% for tool in tools %}{% for p in tool.content %}{% endfor %}{% endfor %}"));
@@ -116,7 +124,8 @@ TEST_CASE("a template that walks the parts of the content says so") {
 
 TEST_CASE("threads share a template") {
   const auto tree = Template::parse(
-      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.v %}{% endfor %}{{ ns.n }}");
+      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.v %}{% endfor %}{{ ns.n "
+      "}}");
   std::vector<std::string> results(4);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -175,16 +184,20 @@ TEST_CASE("GRAM-04 data nested 60,000 deep is refused, ordinary nesting works") 
 }
 
 TEST_CASE("values that a template nests or ties to themselves are refused when they are walked") {
-  const std::string build = "{% set ns = namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string build =
+      "{% set ns = namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x = [ns.x] %}{% endfor %}";
   CHECK(render(build + "ok") == "ok");
-  for (const char* use : {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns.x < [ns.x] }}", "{{ {(ns.x,): 1} }}"}) {
+  for (const char* use : {"{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns.x < [ns.x] }}",
+                          "{{ {(ns.x,): 1} }}"}) {
     const std::string message = error_of(build + use);
     CAPTURE(message);
-    CHECK((message.find("nested too deeply") != std::string::npos || message.find("key of a dict") != std::string::npos));
+    CHECK((message.find("nested too deeply") != std::string::npos ||
+           message.find("key of a dict") != std::string::npos));
   }
   check_refused("nested too deeply", "{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}");
   check_refused("nested too deeply", "{% set ns = namespace() %}{% set ns.l = [ns] %}{{ ns.l }}");
-  const std::string tuples = "{% set ns = namespace(x=()) %}{% for i in range(90000) %}{% set ns.x = (ns.x,) %}{% endfor %}";
+  const std::string tuples =
+      "{% set ns = namespace(x=()) %}{% for i in range(90000) %}{% set ns.x = (ns.x,) %}{% endfor %}";
   check_refused("nested", tuples + "{{ {ns.x: 1} }}");
 }
 
@@ -193,15 +206,26 @@ TEST_CASE("loops, calls and texts without end are refused") {
   check_refused("nested too deeply", "{% macro f(x=f()) %}{% endmacro %}{{ f() }}");
   check_refused("nested too deeply", "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}");
   check_refused("range gives more than", "{{ range(1000000000000) | list }}");
-  check_refused("steps", "{% for a in range(90000) %}{% for b in 'xy' %}{% if a ** 2 % 7 == b %}{% endif %}" + repeated("{% if a > b | length and [a] %}{% endif %}", 50) + "{% endfor %}{% endfor %}");
-  check_refused("allowed", "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}");
+  check_refused("steps", "{% for a in range(90000) %}{% for b in 'xy' %}{% if a ** 2 % 7 == b %}{% endif %}" +
+                             repeated("{% if a > b | length and [a] %}{% endif %}", 50) +
+                             "{% endfor %}{% endfor %}");
+  check_refused("allowed",
+                "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}");
   check_refused("MiB", "{{ 'x' * 1000000000 }}");
   check_refused("a list has more", "{{ [1] * 1000000000 }}");
-  check_refused("allowed", "{% set ns = namespace(x='x') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}");
-  check_refused("allowed", "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}");
-  check_refused("allowed", "{% set ns = namespace(x=['x' * 1000]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}");
+  check_refused(
+      "allowed",
+      "{% set ns = namespace(x='x') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}");
+  check_refused(
+      "allowed",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}");
+  check_refused("allowed",
+                "{% set ns = namespace(x=['x' * 1000]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] "
+                "%}{% endfor %}{{ ns.x }}");
   check_refused("allowed", "{% set x = 'x' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}");
-  check_refused("allowed", "{% set x = 'x' * 1000000 %}{% for i in range(100000) %}{% if 'y' in x %}{% endif %}{% endfor %}");
+  check_refused(
+      "allowed",
+      "{% set x = 'x' * 1000000 %}{% for i in range(100000) %}{% if 'y' in x %}{% endif %}{% endfor %}");
   check_refused("allowed", "{% set x = 'x' * 10000 %}{{ x | replace('', x) }}");
   check_refused("allowed", "{% set x = ['x' * 10000] * 10000 %}{{ x | join }}");
   check_refused("allowed", "{{ 'x' | center(100000000000) }}");
@@ -216,17 +240,19 @@ TEST_CASE("loops, calls and texts without end are refused") {
 
 TEST_CASE("a long conversation that is put together piece by piece renders") {
   Json messages = Json::array();
-  for (int i = 0; i < 2000; ++i) messages.push_back({{"role", "user"}, {"content", std::string(2000, 'a' + i % 26)}});
+  for (int i = 0; i < 2000; ++i)
+    messages.push_back({{"role", "user"}, {"content", std::string(2000, 'a' + i % 26)}});
   const std::string out = render(
-      "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<' + m.role + '>' + m.content %}{% endfor %}"
+      "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<' + m.role + '>' + "
+      "m.content %}{% endfor %}"
       "{{ ns.t }}",
       {{"messages", messages}});
   CHECK(out.size() == 2000 * 2006);
 }
 
 TEST_CASE("a text that grows in place leaves its earlier values alone") {
-  CHECK(render("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{% set d = b + '3' %}{{ [a, b, c, d] }}") ==
-        "['xy', 'xy1', 'xy2', 'xy13']");
+  CHECK(render("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{% set d = b + '3' %}{{ [a, "
+               "b, c, d] }}") == "['xy', 'xy1', 'xy2', 'xy13']");
 }
 
 TEST_CASE("bytes that are no UTF-8 are refused") {

@@ -1,8 +1,8 @@
 // Renders chat templates from lines of JSON, for tests that compare them with jinja2.
 //
-// Each input line is {"template": ..., "context": {...}} and gives {"text": ...} or {"error": ...}. With "repeat": N the
-// template is rendered N times more and "microseconds" tells how long one of these took. "iterates_content" tells what
-// the template expects. strftime_now always sees 2024-07-26 09:05:03.
+// Each input line is {"template": ..., "context": {...}} and gives {"text": ...} or {"error": ...}. With
+// "repeat": N the template is rendered N times more and "microseconds" tells how long one of these took.
+// "iterates_content" tells what the template expects. strftime_now always sees 2024-07-26 09:05:03.
 #include <chrono>
 #include <iostream>
 

@@ -25,9 +25,9 @@ Value lacking(Runtime& rt, const Value& object, std::string_view name) {
 }
 
 Value unsafe(Runtime& rt, const Value& object, std::string_view name) {
-  return rt.undefined_hint(rt.copy_text("access to attribute " + quote(name) + " of '" + type_name(object) +
-                                        "' object is unsafe.")
-                               .str());
+  return rt.undefined_hint(
+      rt.copy_text("access to attribute " + quote(name) + " of '" + type_name(object) + "' object is unsafe.")
+          .str());
 }
 
 Value method(Runtime& rt, const MethodInfo* info, const Value& self) {
@@ -126,8 +126,8 @@ Value item(Runtime& rt, const Value& object, const Value& key) {
     return at < object.dict->size ? object.dict->entries[at].value : Value();
   }
   if (!key.is_integral()) return Value();
-  const bool is_indexed = object.kind == Kind::List || object.kind == Kind::Tuple || object.kind == Kind::Str ||
-                          object.kind == Kind::Range;
+  const bool is_indexed = object.kind == Kind::List || object.kind == Kind::Tuple ||
+                          object.kind == Kind::Str || object.kind == Kind::Range;
   if (!is_indexed) return Value();
   int64_t index = key.as_integer();
   const int64_t length = length_or_zero(object);
@@ -137,7 +137,8 @@ Value item(Runtime& rt, const Value& object, const Value& key) {
     case Kind::Str: {
       const std::string_view text = object.str();
       rt.charge(text.size() / 16);
-      if (static_cast<size_t>(length) == text.size()) return make_str(text.substr(index, 1), object.is_markup);
+      if (static_cast<size_t>(length) == text.size())
+        return make_str(text.substr(index, 1), object.is_markup);
       const size_t begin = char_offset(text, static_cast<size_t>(index));
       return make_str(text.substr(begin, char_offset(text.substr(begin), 1)), object.is_markup);
     }
@@ -172,8 +173,8 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
 
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
   if (object.is_undefined()) rt.fail_undefined(object);
-  const bool is_sliced = object.kind == Kind::List || object.kind == Kind::Tuple || object.kind == Kind::Str ||
-                         object.kind == Kind::Range;
+  const bool is_sliced = object.kind == Kind::List || object.kind == Kind::Tuple ||
+                         object.kind == Kind::Str || object.kind == Kind::Range;
   if (!is_sliced) rt.fail("a %s cannot be sliced.", type_name(object).c_str());
   for (const Value* bound : {&start, &stop, &step}) {
     if (bound->is_undefined()) rt.fail_undefined(*bound);

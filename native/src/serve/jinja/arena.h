@@ -1,5 +1,5 @@
-// Memory of one render: handed out in order, given back all at once. What lives in it needs no destructor, so values may
-// refer to each other in any way and nesting costs no stack when they go.
+// Memory of one render: handed out in order, given back all at once. What lives in it needs no destructor, so
+// values may refer to each other in any way and nesting costs no stack when they go.
 #pragma once
 #include <cstddef>
 #include <cstring>

@@ -1,4 +1,5 @@
-// The tree of a template: made by the parser, its names bound to slots by the scopes pass, then never changed.
+// The tree of a template: made by the parser, its names bound to slots by the scopes pass, then never
+// changed.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -16,26 +17,26 @@ struct TestInfo;
 
 enum class NodeType : uint8_t {
   // Expressions.
-  Constant,     // constant
-  Name,         // text, place
-  List,         // items
-  Tuple,        // items
-  Dict,         // items: key, value, key, value, ...
-  Not,          // a
-  Negate,       // a
-  Positive,     // a
-  Binary,       // a, b, op (BinaryOp)
-  And,          // a, b
-  Or,           // a, b
-  Compare,      // a, then items with ops (CompareOp)
-  Concat,       // items
-  Conditional,  // a if b else c (null: undefined)
-  Attribute,    // a.text
-  Subscript,    // a[b]
-  Slice,        // a, b, c: bounds and step, each may be null
-  Call,         // a, arguments
-  Filter,       // a (null: the text of a block), text, arguments
-  Test,         // a, text, arguments
+  Constant,      // constant
+  Name,          // text, place
+  List,          // items
+  Tuple,         // items
+  Dict,          // items: key, value, key, value, ...
+  Not,           // a
+  Negate,        // a
+  Positive,      // a
+  Binary,        // a, b, op (BinaryOp)
+  And,           // a, b
+  Or,            // a, b
+  Compare,       // a, then items with ops (CompareOp)
+  Concat,        // items
+  Conditional,   // a if b else c (null: undefined)
+  Attribute,     // a.text
+  Subscript,     // a[b]
+  Slice,         // a, b, c: bounds and step, each may be null
+  Call,          // a, arguments
+  Filter,        // a (null: the text of a block), text, arguments
+  Test,          // a, text, arguments
   NamespaceRef,  // target text of namespace a (a Name)
   // Statements.
   Text,         // text

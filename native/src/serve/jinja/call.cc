@@ -13,7 +13,8 @@ Bound::Bound(Runtime& rt, std::string_view function, const CallArguments& call,
   std::copy(parameters.begin(), parameters.end(), names_.begin());
   const std::string name(function);
   if (call.positional.size() > parameters.size()) {
-    rt.fail("%s takes %zu arguments, %zu were given.", name.c_str(), parameters.size(), call.positional.size());
+    rt.fail("%s takes %zu arguments, %zu were given.", name.c_str(), parameters.size(),
+            call.positional.size());
   }
   std::copy(call.positional.begin(), call.positional.end(), values_.begin());
   for (const NamedValue& named : call.named) {

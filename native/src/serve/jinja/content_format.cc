@@ -10,8 +10,8 @@ namespace {
 /// What a variable or expression may hold, as bits.
 enum Holds : uint8_t { kNothing = 0, kMessages = 1, kMessage = 2, kContent = 4 };
 
-/// Names are followed through the whole template, whatever scope they stand in: a wrong guess needs a template that uses
-/// the name of the messages or the content for something else that it walks.
+/// Names are followed through the whole template, whatever scope they stand in: a wrong guess needs a
+/// template that uses the name of the messages or the content for something else that it walks.
 class Search {
  public:
   explicit Search(const Tree& tree) : tree_(tree) {
@@ -58,10 +58,11 @@ class Search {
         return holds(node->a) | holds(node->b);
       case NodeType::Call:
         // message.get('content')
-        if (node->a->type == NodeType::Attribute && node->a->text == "get" && (holds(node->a->a) & kMessage) &&
-            !node->arguments->positional.empty()) {
+        if (node->a->type == NodeType::Attribute && node->a->text == "get" &&
+            (holds(node->a->a) & kMessage) && !node->arguments->positional.empty()) {
           const Node& key = *node->arguments->positional[0];
-          if (key.type == NodeType::Constant && key.constant.is_string() && key.constant.str() == "content") return kContent;
+          if (key.type == NodeType::Constant && key.constant.is_string() && key.constant.str() == "content")
+            return kContent;
         }
         return kNothing;
       default:

@@ -99,7 +99,8 @@ Value format_integer(Runtime& rt, Spec spec, int64_t value) {
       break;
   }
   std::string body = digits_of(magnitude, base, spec.type == 'X');
-  if (spec.precision > static_cast<int>(body.size())) body.insert(0, static_cast<size_t>(spec.precision) - body.size(), '0');
+  if (spec.precision > static_cast<int>(body.size()))
+    body.insert(0, static_cast<size_t>(spec.precision) - body.size(), '0');
   if (spec.group) body = grouped(body, spec.group, base == 10 ? 3 : 4);
   return assemble(rt, spec, value < 0, spec.alternate ? prefix : "", body);
 }
@@ -111,7 +112,8 @@ Value format_float(Runtime& rt, const Spec& spec, double value) {
   if (std::isnan(value) || std::isinf(value)) {
     body = std::isnan(value) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf");
   } else if (spec.type == '\0' || spec.type == 'n') {
-    body = spec.precision < 0 ? float_repr(magnitude) : float_digits(magnitude, 'g', std::max(spec.precision, 1), false);
+    body = spec.precision < 0 ? float_repr(magnitude)
+                              : float_digits(magnitude, 'g', std::max(spec.precision, 1), false);
     if (spec.precision >= 0 && body.find_first_of(".e") == std::string::npos) body += ".0";
   } else if (spec.type == '%') {
     body = float_digits(magnitude * 100, 'f', spec.precision < 0 ? 6 : spec.precision, spec.alternate) + "%";
@@ -190,7 +192,8 @@ Value format_percent(Runtime& rt, const Value& format_text_value, const Value& v
       ++pos;
       const Value number = next_value();
       if (!number.is_integral()) rt.fail("'*' in a format needs an integer.");
-      if (std::abs(number.as_integer()) > static_cast<int64_t>(kMaxText)) rt.fail("a number in a format is too large.");
+      if (std::abs(number.as_integer()) > static_cast<int64_t>(kMaxText))
+        rt.fail("a number in a format is too large.");
       return number.as_integer();
     };
     spec.width = star_or_number();
@@ -210,7 +213,9 @@ Value format_percent(Runtime& rt, const Value& format_text_value, const Value& v
       continue;
     }
     if (value.kind == Kind::Missing) value = next_value();
-    spec.align = left ? '<' : spec.zero && type != 's' && type != 'r' && type != 'a' && type != 'c' ? '=' : '>';
+    spec.align = left                                                                    ? '<'
+                 : spec.zero && type != 's' && type != 'r' && type != 'a' && type != 'c' ? '='
+                                                                                         : '>';
     if (spec.align == '=') spec.fill = "0";
     Value piece;
     switch (type) {
@@ -249,12 +254,14 @@ Value format_percent(Runtime& rt, const Value& format_text_value, const Value& v
       case 'X':
       case 'o': {
         const bool whole = type == 'd' || type == 'i' || type == 'u';
-        if (!value.is_integral() && !(whole && value.kind == Kind::Float && std::fabs(value.number) < 9.2e18)) {
+        if (!value.is_integral() &&
+            !(whole && value.kind == Kind::Float && std::fabs(value.number) < 9.2e18)) {
           rt.fail("%%%c in a format needs a number, not a %s.", type, type_name(value).c_str());
         }
         check_precision(rt, spec);
         spec.type = whole ? 'd' : type;
-        piece = format_integer(rt, spec, value.is_integral() ? value.as_integer() : static_cast<int64_t>(value.number));
+        piece = format_integer(rt, spec,
+                               value.is_integral() ? value.as_integer() : static_cast<int64_t>(value.number));
         break;
       }
       case 'e':
@@ -263,7 +270,8 @@ Value format_percent(Runtime& rt, const Value& format_text_value, const Value& v
       case 'F':
       case 'g':
       case 'G':
-        if (!value.is_number()) rt.fail("%%%c in a format needs a number, not a %s.", type, type_name(value).c_str());
+        if (!value.is_number())
+          rt.fail("%%%c in a format needs a number, not a %s.", type, type_name(value).c_str());
         check_precision(rt, spec);
         spec.type = type;
         piece = format_float(rt, spec, value.as_double());
@@ -313,7 +321,8 @@ class BraceFormat {
       }
       out += field(text.substr(pos + 1, end - pos - 2), depth);
       pos = end;
-      if (out.size() > kMaxText) rt_.fail("a text is longer than the %zu MiB that are allowed.", kMaxText >> 20);
+      if (out.size() > kMaxText)
+        rt_.fail("a text is longer than the %zu MiB that are allowed.", kMaxText >> 20);
     }
     return out;
   }
@@ -380,7 +389,8 @@ class BraceFormat {
         value = get_item(rt_, value, number ? make_int(*number) : make_str(name));
       }
       rest.remove_prefix(is_item ? stop + 1 : stop);
-      if (is_item && !rest.empty() && rest[0] != '.' && rest[0] != '[') rt_.fail("a format has a wrong field.");
+      if (is_item && !rest.empty() && rest[0] != '.' && rest[0] != '[')
+        rt_.fail("a format has a wrong field.");
     }
     return value;
   }
@@ -420,7 +430,8 @@ class BraceFormat {
       spec.group = '_';
     }
     if (take('.')) {
-      if (pos >= text.size() || text[pos] < '0' || text[pos] > '9') rt_.fail("a format has no precision behind '.'.");
+      if (pos >= text.size() || text[pos] < '0' || text[pos] > '9')
+        rt_.fail("a format has no precision behind '.'.");
       spec.precision = read_number(rt_, text, pos);
     }
     if (pos < text.size()) spec.type = text[pos++];
@@ -432,7 +443,8 @@ class BraceFormat {
     if (text.empty()) return to_str(rt_, value);
     Spec spec = parse_spec(text);
     const auto wrong = [&] {
-      rt_.fail("the format specification %s does not fit a %s.", quote(text).c_str(), type_name(value).c_str());
+      rt_.fail("the format specification %s does not fit a %s.", quote(text).c_str(),
+               type_name(value).c_str());
     };
     if (value.is_string()) {
       if ((spec.type && spec.type != 's') || spec.sign != '-' || spec.alternate || spec.group) wrong();
@@ -443,7 +455,8 @@ class BraceFormat {
       return format_text(rt_, spec, value.str());
     }
     if (!value.is_number()) wrong();
-    const bool float_type = spec.type && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
+    const bool float_type =
+        spec.type && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
     if (value.kind == Kind::Float || float_type) {
       if (spec.type && !float_type && spec.type != 'n') wrong();
       check_precision(rt_, spec);

@@ -88,7 +88,8 @@ Value make_namespace(Runtime& rt, const CallArguments& call) {
   for (uint32_t i = 0; i < size; ++i) {
     const Value& key = entries[i].key;
     if (!key.is_string()) rt.fail("the attributes of a namespace must be texts.");
-    if (key.str().starts_with("_")) rt.fail("a namespace takes no attribute %s with '_' in front.", quote(key.str()).c_str());
+    if (key.str().starts_with("_"))
+      rt.fail("a namespace takes no attribute %s with '_' in front.", quote(key.str()).c_str());
   }
   Value out;
   out.kind = Kind::Namespace;
@@ -105,7 +106,8 @@ Value make_joiner(Runtime& rt, const CallArguments& call) {
 }
 
 Value make_cycler(Runtime& rt, const CallArguments& call) {
-  if (call.positional.empty() || !call.named.empty()) rt.fail("cycler needs at least one item, without names.");
+  if (call.positional.empty() || !call.named.empty())
+    rt.fail("cycler needs at least one item, without names.");
   const Value items = rt.tuple(call.positional.data(), call.positional.size());
   Value out;
   out.kind = Kind::Cycler;
@@ -114,7 +116,8 @@ Value make_cycler(Runtime& rt, const CallArguments& call) {
 }
 
 Value loop_cycle(Runtime& rt, const Loop& loop, const CallArguments& call) {
-  if (call.positional.empty() || !call.named.empty()) rt.fail("loop.cycle needs at least one item, without names.");
+  if (call.positional.empty() || !call.named.empty())
+    rt.fail("loop.cycle needs at least one item, without names.");
   const auto size = static_cast<int64_t>(call.positional.size());
   return call.positional[static_cast<size_t>(((loop.index0() % size) + size) % size)];
 }

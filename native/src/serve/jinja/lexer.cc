@@ -44,7 +44,9 @@ class Lexer {
   }
 
  private:
-  [[noreturn]] void fail(size_t offset, const std::string& message) const { fail_at(source_, offset, message); }
+  [[noreturn]] void fail(size_t offset, const std::string& message) const {
+    fail_at(source_, offset, message);
+  }
 
   char at(size_t pos) const { return pos < source_.size() ? source_[pos] : '\0'; }
   bool has(size_t pos, std::string_view text) const { return source_.compare(pos, text.size(), text) == 0; }
@@ -82,7 +84,8 @@ class Lexer {
     } else if (sign != '+' && !is_print) {
       const size_t line = text.rfind('\n') + 1;  // 0 when there is none
       const std::string_view indent = text.substr(line);
-      if ((line > 0 || line_starting_) && !indent.empty() && strip_left(indent).empty()) text = text.substr(0, line);
+      if ((line > 0 || line_starting_) && !indent.empty() && strip_left(indent).empty())
+        text = text.substr(0, line);
     }
     if (!text.empty()) add(TokenType::Text, begin).text = text;
   }
@@ -118,6 +121,7 @@ class Lexer {
   }
 
   void comment(size_t tag, size_t pos) {
+    if (pos == source_.size()) return move_to(pos);  // as in Jinja, a tag that ends the source may stay open
     for (; pos < source_.size(); ++pos) {
       if (const size_t end = tag_end(pos, "#}", true, true)) return move_to(end);
     }
@@ -131,7 +135,9 @@ class Lexer {
     const size_t begin = tag_end(pos, "%}", false, false);
     if (begin == 0) return false;
     move_to(begin);
-    for (size_t end = source_.find("{%", begin); end != std::string::npos; end = source_.find("{%", end + 1)) {
+    if (begin == source_.size()) return true;
+    for (size_t end = source_.find("{%", begin); end != std::string::npos;
+         end = source_.find("{%", end + 1)) {
       const char sign = at(end + 2) == '-' || at(end + 2) == '+' ? at(end + 2) : '\0';
       size_t word = skip_space(end + (sign ? 3 : 2));
       if (!has(word, "endraw")) continue;
@@ -150,7 +156,8 @@ class Lexer {
     pos_ = pos;
     while (pos_ < source_.size()) {
       if (open.empty()) {
-        if (const size_t end = tag_end(pos_, symbol, end_type == TokenType::BlockEnd, end_type == TokenType::BlockEnd)) {
+        if (const size_t end =
+                tag_end(pos_, symbol, end_type == TokenType::BlockEnd, end_type == TokenType::BlockEnd)) {
           add(end_type, pos_);
           return move_to(end);
         }
@@ -162,7 +169,8 @@ class Lexer {
       }
       token(open);
     }
-    fail(tag, end_type == TokenType::PrintEnd ? "the expression has no end '}}'." : "the tag has no end '%}'.");
+    fail(tag,
+         end_type == TokenType::PrintEnd ? "the expression has no end '}}'." : "the tag has no end '%}'.");
   }
 
   void token(std::string& open) {
@@ -254,7 +262,9 @@ class Lexer {
       if (base != 10) first = begin + 2;
     }
     const auto good = [base](char c) {
-      const int value = is_digit(c) ? c - '0' : std::isxdigit(static_cast<unsigned char>(c)) ? (c | 0x20) - 'a' + 10 : 99;
+      const int value = is_digit(c)                                    ? c - '0'
+                        : std::isxdigit(static_cast<unsigned char>(c)) ? (c | 0x20) - 'a' + 10
+                                                                       : 99;
       return value < base;
     };
     if (base != 10 && at(first) == '_' && good(at(first + 1))) ++first;

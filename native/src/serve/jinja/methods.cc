@@ -24,13 +24,15 @@ std::string_view strip_text(Runtime& rt, std::string_view text, const Value& cha
     if (left) text = strip_left(text);
     return right ? strip_right(text) : text;
   }
-  if (!chars.is_string()) rt.fail("the characters to strip must be a text, not a %s.", type_name(chars).c_str());
+  if (!chars.is_string())
+    rt.fail("the characters to strip must be a text, not a %s.", type_name(chars).c_str());
   rt.charge(text.size() * chars.size / 64);
   if (left) text = strip_left(text, chars.str());
   return right ? strip_right(text, chars.str()) : text;
 }
 
-Value replace_text(Runtime& rt, std::string_view text, std::string_view from, std::string_view to, int64_t count) {
+Value replace_text(Runtime& rt, std::string_view text, std::string_view from, std::string_view to,
+                   int64_t count) {
   rt.charge(text.size() / 16);
   std::string out;
   size_t pos = 0;
@@ -88,7 +90,8 @@ Value pad_text(Runtime& rt, std::string_view text, int64_t width, std::string_vi
 
 namespace {
 
-/// The part of `self` between the character positions of arguments 1 and 2; false when they lie behind each other.
+/// The part of `self` between the character positions of arguments 1 and 2; false when they lie behind each
+/// other.
 bool window(const Value& self, const Bound& args, std::string_view& text, size_t& skipped) {
   text = self.str();
   skipped = 0;
@@ -108,7 +111,8 @@ bool window(const Value& self, const Bound& args, std::string_view& text, size_t
   return true;
 }
 
-Value find_in(Runtime& rt, const Value& self, const CallArguments& call, const char* name, bool last, bool must) {
+Value find_in(Runtime& rt, const Value& self, const CallArguments& call, const char* name, bool last,
+              bool must) {
   const Bound args(rt, name, call, {"sub", "start", "end"}, 1);
   const std::string_view sub = args.text(0);
   std::string_view text;
@@ -116,16 +120,25 @@ Value find_in(Runtime& rt, const Value& self, const CallArguments& call, const c
   rt.charge(self.size / 16);
   if (window(self, args, text, skipped)) {
     const size_t at = last ? text.rfind(sub) : text.find(sub);
-    if (at != std::string_view::npos) return make_int(static_cast<int64_t>(skipped + count_chars(text.substr(0, at))));
+    if (at != std::string_view::npos)
+      return make_int(static_cast<int64_t>(skipped + count_chars(text.substr(0, at))));
   }
   if (must) rt.fail("the text %s was not found.", quote(sub).c_str());
   return make_int(-1);
 }
 
-Value str_find(Runtime& rt, const Value& s, const CallArguments& c) { return find_in(rt, s, c, "find", false, false); }
-Value str_rfind(Runtime& rt, const Value& s, const CallArguments& c) { return find_in(rt, s, c, "rfind", true, false); }
-Value str_index(Runtime& rt, const Value& s, const CallArguments& c) { return find_in(rt, s, c, "index", false, true); }
-Value str_rindex(Runtime& rt, const Value& s, const CallArguments& c) { return find_in(rt, s, c, "rindex", true, true); }
+Value str_find(Runtime& rt, const Value& s, const CallArguments& c) {
+  return find_in(rt, s, c, "find", false, false);
+}
+Value str_rfind(Runtime& rt, const Value& s, const CallArguments& c) {
+  return find_in(rt, s, c, "rfind", true, false);
+}
+Value str_index(Runtime& rt, const Value& s, const CallArguments& c) {
+  return find_in(rt, s, c, "index", false, true);
+}
+Value str_rindex(Runtime& rt, const Value& s, const CallArguments& c) {
+  return find_in(rt, s, c, "rindex", true, true);
+}
 
 Value str_count(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "count", call, {"sub", "start", "end"}, 1);
@@ -146,7 +159,8 @@ Value touches(Runtime& rt, const Value& self, const CallArguments& call, const c
   size_t skipped;
   const bool valid = window(self, args, text, skipped);
   const auto one = [&](const Value& affix) {
-    if (!affix.is_string()) rt.fail("%s needs a text or a tuple of texts, not a %s.", name, type_name(affix).c_str());
+    if (!affix.is_string())
+      rt.fail("%s needs a text or a tuple of texts, not a %s.", name, type_name(affix).c_str());
     return valid && (end ? text.ends_with(affix.str()) : text.starts_with(affix.str()));
   };
   if (args[0].kind != Kind::Tuple) return make_bool(one(args[0]));
@@ -157,16 +171,27 @@ Value touches(Runtime& rt, const Value& self, const CallArguments& call, const c
   return make_bool(false);
 }
 
-Value str_startswith(Runtime& rt, const Value& s, const CallArguments& c) { return touches(rt, s, c, "startswith", false); }
-Value str_endswith(Runtime& rt, const Value& s, const CallArguments& c) { return touches(rt, s, c, "endswith", true); }
+Value str_startswith(Runtime& rt, const Value& s, const CallArguments& c) {
+  return touches(rt, s, c, "startswith", false);
+}
+Value str_endswith(Runtime& rt, const Value& s, const CallArguments& c) {
+  return touches(rt, s, c, "endswith", true);
+}
 
-Value strip_method(Runtime& rt, const Value& self, const CallArguments& call, const char* name, bool left, bool right) {
+Value strip_method(Runtime& rt, const Value& self, const CallArguments& call, const char* name, bool left,
+                   bool right) {
   const Bound args(rt, name, call, {"chars"});
   return make_str(strip_text(rt, self.str(), args[0], left, right), self.is_markup);
 }
-Value str_strip(Runtime& rt, const Value& s, const CallArguments& c) { return strip_method(rt, s, c, "strip", true, true); }
-Value str_lstrip(Runtime& rt, const Value& s, const CallArguments& c) { return strip_method(rt, s, c, "lstrip", true, false); }
-Value str_rstrip(Runtime& rt, const Value& s, const CallArguments& c) { return strip_method(rt, s, c, "rstrip", false, true); }
+Value str_strip(Runtime& rt, const Value& s, const CallArguments& c) {
+  return strip_method(rt, s, c, "strip", true, true);
+}
+Value str_lstrip(Runtime& rt, const Value& s, const CallArguments& c) {
+  return strip_method(rt, s, c, "lstrip", true, false);
+}
+Value str_rstrip(Runtime& rt, const Value& s, const CallArguments& c) {
+  return strip_method(rt, s, c, "rstrip", false, true);
+}
 
 /// Words between white space, at most `most` cuts.
 std::vector<std::string_view> split_words(std::string_view text, int64_t most, bool from_right) {
@@ -248,7 +273,8 @@ Value str_splitlines(Runtime& rt, const Value& self, const CallArguments& call) 
   const Bound args(rt, "splitlines", call, {"keepends"});
   rt.charge(self.size / 8);
   std::vector<Value> items;
-  for (const std::string_view line : split_lines(self.str(), args.flag(0))) items.push_back(make_str(line, self.is_markup));
+  for (const std::string_view line : split_lines(self.str(), args.flag(0)))
+    items.push_back(make_str(line, self.is_markup));
   return rt.list(items);
 }
 
@@ -268,8 +294,12 @@ Value partition(Runtime& rt, const Value& self, const CallArguments& call, bool 
   }
   return rt.tuple(parts, 3);
 }
-Value str_partition(Runtime& rt, const Value& s, const CallArguments& c) { return partition(rt, s, c, false); }
-Value str_rpartition(Runtime& rt, const Value& s, const CallArguments& c) { return partition(rt, s, c, true); }
+Value str_partition(Runtime& rt, const Value& s, const CallArguments& c) {
+  return partition(rt, s, c, false);
+}
+Value str_rpartition(Runtime& rt, const Value& s, const CallArguments& c) {
+  return partition(rt, s, c, true);
+}
 
 Value str_replace(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "replace", call, {"old", "new", "count"}, 2);
@@ -334,9 +364,15 @@ Value dict_view(Runtime& rt, const Value& self, const CallArguments& call, View:
   out.view = rt.arena.make(View{self.dict, what});
   return out;
 }
-Value dict_keys(Runtime& rt, const Value& s, const CallArguments& c) { return dict_view(rt, s, c, View::What::Keys); }
-Value dict_values(Runtime& rt, const Value& s, const CallArguments& c) { return dict_view(rt, s, c, View::What::Values); }
-Value dict_items(Runtime& rt, const Value& s, const CallArguments& c) { return dict_view(rt, s, c, View::What::Items); }
+Value dict_keys(Runtime& rt, const Value& s, const CallArguments& c) {
+  return dict_view(rt, s, c, View::What::Keys);
+}
+Value dict_values(Runtime& rt, const Value& s, const CallArguments& c) {
+  return dict_view(rt, s, c, View::What::Values);
+}
+Value dict_items(Runtime& rt, const Value& s, const CallArguments& c) {
+  return dict_view(rt, s, c, View::What::Items);
+}
 
 Value dict_get(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "get", call, {"key", "default"}, 1);
@@ -444,7 +480,8 @@ const MethodInfo* find_method(Kind kind, std::string_view name) {
 
 bool is_mutating_method(Kind kind, std::string_view name) {
   static constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
-  static constexpr std::string_view kList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  static constexpr std::string_view kList[] = {"append", "clear", "pop",    "reverse",
+                                               "insert", "sort",  "extend", "remove"};
   if (kind == Kind::Dict) return std::find(std::begin(kDict), std::end(kDict), name) != std::end(kDict);
   if (kind == Kind::List) return std::find(std::begin(kList), std::end(kList), name) != std::end(kList);
   return false;

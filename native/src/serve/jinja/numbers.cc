@@ -32,13 +32,15 @@ std::string float_repr(double value) {
     return out + format("e%c%02d", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  if (exponent + 1 >= count) return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
+  if (exponent + 1 >= count)
+    return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
   return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
 }
 
 namespace {
 
-/// Without underscores; empty when one does not stand between two digits (or between a base prefix and a digit).
+/// Without underscores; empty when one does not stand between two digits (or between a base prefix and a
+/// digit).
 std::optional<std::string> drop_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

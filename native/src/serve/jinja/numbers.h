@@ -10,8 +10,8 @@ namespace vllm::jinja {
 /// repr() of a float: the shortest digits that read back as the same number.
 std::string float_repr(double value);
 
-/// int(text, base) and float(text): surrounding whitespace and single underscores between digits are fine. Empty when
-/// the text is no number (or, for an integer, too big for 64 bits).
+/// int(text, base) and float(text): surrounding whitespace and single underscores between digits are fine.
+/// Empty when the text is no number (or, for an integer, too big for 64 bits).
 std::optional<int64_t> parse_integer(std::string_view text, int base);
 std::optional<double> parse_float(std::string_view text);
 

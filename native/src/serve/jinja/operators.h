@@ -29,8 +29,8 @@ Value binary(Runtime& rt, BinaryOp op, const Value& a, const Value& b);
 Value negate(Runtime& rt, const Value& value);
 Value positive(Runtime& rt, const Value& value);
 
-/// Number of the entry with that key, the size of the dict when there is none. The key must be hashable, else it fails.
-/// `slot` gets the free place in the index, if there is one.
+/// Number of the entry with that key, the size of the dict when there is none. The key must be hashable, else
+/// it fails. `slot` gets the free place in the index, if there is one.
 uint32_t find_entry(Runtime& rt, const Dict& dict, const Value& key, uint32_t* slot = nullptr);
 /// Null when absent.
 const Value* find_value(Runtime& rt, const Dict& dict, std::string_view key);

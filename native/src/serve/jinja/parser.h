@@ -1,4 +1,5 @@
-// Tokens to a tree, with the grammar of Jinja and its loopcontrols extension and the `generation` block of transformers.
+// Tokens to a tree, with the grammar of Jinja and its loopcontrols extension and the `generation` block of
+// transformers.
 #pragma once
 #include <string>
 

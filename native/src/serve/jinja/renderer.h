@@ -17,8 +17,25 @@ class Renderer {
 
  private:
   enum class Flow : uint8_t { Normal, Break, Continue };
-  class Capture;
   class Condition;
+
+  /// Collects what is written while it lives.
+  class Capture {
+   public:
+    explicit Capture(Renderer& renderer) : renderer_(renderer), outer_(renderer.out_) {
+      renderer.out_ = &text_;
+    }
+    ~Capture() { renderer_.out_ = outer_; }
+    Value take() { return renderer_.rt_.copy_text(text_); }
+
+   private:
+    Renderer& renderer_;
+    std::string* outer_;
+    std::string text_;
+  };
+
+  static Value& slot_at(Activation& frame, const Place& place);
+  Activation* make_activation(uint32_t num_slots, Activation* outer);
 
   Flow execute(const std::vector<Node*>& nodes, Activation& frame);
   Flow execute_node(const Node& node, Activation& frame);

@@ -47,7 +47,8 @@ void Runtime::fail_undefined(const Value& value) const {
 }
 
 void Runtime::too_long() const {
-  fail("the template takes more than the %llu steps that are allowed.", static_cast<unsigned long long>(kMaxSteps));
+  fail("the template takes more than the %llu steps that are allowed.",
+       static_cast<unsigned long long>(kMaxSteps));
 }
 
 void Runtime::too_deep() const { fail("calls or values are nested too deeply."); }
@@ -77,7 +78,9 @@ Value make_sequence(Runtime& rt, Kind kind, const Value* items, size_t size, boo
 
 }  // namespace
 
-Value Runtime::list(const Value* items, size_t size) { return make_sequence(*this, Kind::List, items, size, false); }
+Value Runtime::list(const Value* items, size_t size) {
+  return make_sequence(*this, Kind::List, items, size, false);
+}
 Value Runtime::list(const std::vector<Value>& items) { return list(items.data(), items.size()); }
 Value Runtime::tuple(const Value* items, size_t size) {
   return make_sequence(*this, Kind::Tuple, items, size, false);
@@ -144,7 +147,8 @@ Value Runtime::json_text(std::string_view text) {
 }
 
 Value Runtime::from_json(const Json& json, int depth) {
-  if (depth > kMaxDataDepth) fail("a variable is nested deeper than the %d levels that are allowed.", kMaxDataDepth);
+  if (depth > kMaxDataDepth)
+    fail("a variable is nested deeper than the %d levels that are allowed.", kMaxDataDepth);
   check_stack();
   charge(1);
   Value out;

@@ -55,7 +55,9 @@ class Runtime {
   Value iterator(const std::vector<Value>& items, std::string_view type_name = "generator");
   Value function(Function function, const Value& self = Value());
   Value undefined(const UndefinedInfo& info) { return make_undefined(arena.make(info)); }
-  Value undefined_hint(std::string_view hint) { return undefined({.hint = hint, .name = {}, .object_type = {}}); }
+  Value undefined_hint(std::string_view hint) {
+    return undefined({.hint = hint, .name = {}, .object_type = {}});
+  }
 
   /// Strings are views of `json`. Fails when it is nested deeper than kMaxDataDepth.
   Value from_json(const Json& json, int depth = 0);

@@ -34,7 +34,9 @@ struct Initial {
 class Symbols {
  public:
   Symbols(const Symbols* parent, FunctionScope& function)
-      : parent_(parent), function_(&function), slots_(std::make_shared<std::map<std::string_view, uint32_t>>()) {}
+      : parent_(parent),
+        function_(&function),
+        slots_(std::make_shared<std::map<std::string_view, uint32_t>>()) {}
 
   const FunctionScope& function() const { return *function_; }
   size_t size() const { return known_.size(); }
@@ -154,7 +156,8 @@ void collect(Node& node, Symbols& symbols) {
     case NodeType::If: {
       collect(*node.a, symbols);
       *symbols.function().work += symbols.size();
-      if (*symbols.function().work > kMaxWork) fail_argument("The chat template assigns too many variables in branches.");
+      if (*symbols.function().work > kMaxWork)
+        fail_argument("The chat template assigns too many variables in branches.");
       std::vector<Symbols> branches(3, symbols);
       for (Node* item : node.body) collect(*item, branches[0]);
       for (Node* item : node.items) collect(*item, branches[1]);
@@ -261,8 +264,10 @@ class Binder {
       node.place = symbols.place(*symbols.find(node.text));
       return;
     }
-    if (node.type == NodeType::Filter && !node.filter && !soft) fail(node, "no filter is named " + quote(node.text) + ".");
-    if (node.type == NodeType::Test && !node.test && !soft) fail(node, "no test is named " + quote(node.text) + ".");
+    if (node.type == NodeType::Filter && !node.filter && !soft)
+      fail(node, "no filter is named " + quote(node.text) + ".");
+    if (node.type == NodeType::Test && !node.test && !soft)
+      fail(node, "no test is named " + quote(node.text) + ".");
     const bool inner = soft || node.type == NodeType::Conditional;
     for_each_part(node, [&](Node& part) { expression(part, symbols, inner); });
   }
@@ -336,7 +341,9 @@ class Binder {
     statements(node.body, inner, false);
   }
 
-  static FunctionScope* function_of(const Symbols& symbols) { return const_cast<FunctionScope*>(&symbols.function()); }
+  static FunctionScope* function_of(const Symbols& symbols) {
+    return const_cast<FunctionScope*>(&symbols.function());
+  }
 
   Node* copy_target(const Node& target) {
     tree_.nodes.push_back(target);

@@ -1,8 +1,10 @@
-// Binds the names of a tree to slots, by the rules of Jinja: which variable a name means is decided before rendering.
+// Binds the names of a tree to slots, by the rules of Jinja: which variable a name means is decided before
+// rendering.
 //
-// A scope (template, body of a loop, macro, block) knows a name when it is read or assigned anywhere in it. A name that
-// the scope assigns and a scope around it knows starts as a copy of the outer variable; one that only the branches of an
-// `if` assign starts as the variable of the request; any other assigned name starts unset.
+// A scope (template, body of a loop, macro, block) knows a name when it is read or assigned anywhere in it. A
+// name that the scope assigns and a scope around it knows starts as a copy of the outer variable; one that
+// only the branches of an `if` assign starts as the variable of the request; any other assigned name starts
+// unset.
 #pragma once
 #include <string>
 

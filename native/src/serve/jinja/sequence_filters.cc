@@ -88,7 +88,8 @@ Value first(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "first", call, {});
   if (input.kind == Kind::Iterator) {
     Iterator& it = *input.iterator;
-    return it.next < it.size ? it.items[it.next++] : rt.undefined_hint("there is no first item, the sequence is empty.");
+    return it.next < it.size ? it.items[it.next++]
+                             : rt.undefined_hint("there is no first item, the sequence is empty.");
   }
   const std::span<const Value> all = items_of(rt, input);
   return all.empty() ? rt.undefined_hint("there is no first item, the sequence is empty.") : all.front();
@@ -154,7 +155,8 @@ Value unique(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "unique", call, {"case_sensitive", "attribute"});
   const std::span<const Value> all = items_of(rt, input);
   std::vector<Entry> keys;
-  for (const Value& item : all) keys.push_back({key_of(rt, item, args.get(1, make_none()), args.flag(0)), item});
+  for (const Value& item : all)
+    keys.push_back({key_of(rt, item, args.get(1, make_none()), args.flag(0)), item});
   const Dict& seen = *rt.dict(keys).dict;
   std::vector<Value> out(seen.size);
   for (size_t i = all.size(); i-- > 0;) out[find_entry(rt, seen, keys[i].key)] = all[i];
@@ -175,8 +177,12 @@ Value extreme(Runtime& rt, const Value& input, const CallArguments& call, bool l
   }
   return best;
 }
-Value min_filter(Runtime& rt, const Value& input, const CallArguments& call) { return extreme(rt, input, call, false); }
-Value max_filter(Runtime& rt, const Value& input, const CallArguments& call) { return extreme(rt, input, call, true); }
+Value min_filter(Runtime& rt, const Value& input, const CallArguments& call) {
+  return extreme(rt, input, call, false);
+}
+Value max_filter(Runtime& rt, const Value& input, const CallArguments& call) {
+  return extreme(rt, input, call, true);
+}
 
 Value sum(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "sum", call, {"attribute", "start"});
@@ -259,7 +265,8 @@ Value group_by(Runtime& rt, const Value& input, const CallArguments& call) {
   for (size_t begin = 0; begin < keyed.size();) {
     std::vector<Value> group;
     size_t end = begin;
-    while (end < keyed.size() && equals(rt, keyed[end].key, keyed[begin].key)) group.push_back(keyed[end++].item);
+    while (end < keyed.size() && equals(rt, keyed[end].key, keyed[begin].key))
+      group.push_back(keyed[end++].item);
     if (end == begin) group.push_back(keyed[end++].item);  // not a number: equal to nothing
     out.push_back(rt.pair(case_sensitive ? keyed[begin].key : get_path_or(rt, group[0], args[0], args[1]),
                           rt.list(group), true));
@@ -289,7 +296,8 @@ Value map(Runtime& rt, const Value& input, const CallArguments& call) {
   return rt.iterator(out);
 }
 
-Value choose(Runtime& rt, const Value& input, const CallArguments& call, const char* filter, bool by_attribute, bool keep) {
+Value choose(Runtime& rt, const Value& input, const CallArguments& call, const char* filter,
+             bool by_attribute, bool keep) {
   if (!truth(input)) return rt.iterator({});
   std::span<const Value> rest = call.positional;
   Value path = make_none();
@@ -313,10 +321,18 @@ Value choose(Runtime& rt, const Value& input, const CallArguments& call, const c
   }
   return rt.iterator(out);
 }
-Value select(Runtime& rt, const Value& v, const CallArguments& c) { return choose(rt, v, c, "select", false, true); }
-Value reject(Runtime& rt, const Value& v, const CallArguments& c) { return choose(rt, v, c, "reject", false, false); }
-Value select_attr(Runtime& rt, const Value& v, const CallArguments& c) { return choose(rt, v, c, "selectattr", true, true); }
-Value reject_attr(Runtime& rt, const Value& v, const CallArguments& c) { return choose(rt, v, c, "rejectattr", true, false); }
+Value select(Runtime& rt, const Value& v, const CallArguments& c) {
+  return choose(rt, v, c, "select", false, true);
+}
+Value reject(Runtime& rt, const Value& v, const CallArguments& c) {
+  return choose(rt, v, c, "reject", false, false);
+}
+Value select_attr(Runtime& rt, const Value& v, const CallArguments& c) {
+  return choose(rt, v, c, "selectattr", true, true);
+}
+Value reject_attr(Runtime& rt, const Value& v, const CallArguments& c) {
+  return choose(rt, v, c, "rejectattr", true, false);
+}
 
 Value attr(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "attr", call, {"name"}, 1);

@@ -44,7 +44,8 @@ bool Template::mentions(std::string_view word) const {
   if (word.empty()) return false;
   for (size_t at = source_.find(word); at != std::string::npos; at = source_.find(word, at + 1)) {
     const size_t end = at + word.size();
-    if ((at == 0 || !is_word(source_[at - 1])) && (end == source_.size() || !is_word(source_[end]))) return true;
+    if ((at == 0 || !is_word(source_[at - 1])) && (end == source_.size() || !is_word(source_[end])))
+      return true;
   }
   return false;
 }

@@ -130,16 +130,19 @@ Value center(Runtime& rt, const Value& input, const CallArguments& call) {
 Value truncate(Runtime& rt, const Value& input, const CallArguments& call) {
   const Bound args(rt, "truncate", call, {"length", "killwords", "end", "leeway"});
   const std::string_view end = args.has(2) ? args.text(2) : "...";
-  const int64_t length = args.integer(0, 255), leeway = args.has(3) && !args[3].is_none() ? args.integer(3, 5) : 5;
+  const int64_t length = args.integer(0, 255),
+                leeway = args.has(3) && !args[3].is_none() ? args.integer(3, 5) : 5;
   const auto end_size = static_cast<int64_t>(count_chars(end));
-  if (length < end_size || leeway < 0) rt.fail("truncate needs a length of at least %lld.", static_cast<long long>(end_size));
+  if (length < end_size || leeway < 0)
+    rt.fail("truncate needs a length of at least %lld.", static_cast<long long>(end_size));
   int64_t size = 0;
   if (length_of(input, size) && size - leeway <= length) return input;  // also what is no text
   const std::string_view text = must_be_text(rt, input, "truncate");
   rt.charge(text.size() / 8);
   std::string_view kept = text.substr(0, char_offset(text, static_cast<size_t>(length - end_size)));
   if (!args.flag(1)) kept = kept.substr(0, kept.rfind(' '));
-  return rt.copy_text(std::string(kept) + (input.is_markup ? html_escape(end) : std::string(end)), input.is_markup);
+  return rt.copy_text(std::string(kept) + (input.is_markup ? html_escape(end) : std::string(end)),
+                      input.is_markup);
 }
 
 Value word_count(Runtime& rt, const Value& input, const CallArguments& call) {
@@ -203,7 +206,8 @@ Value xml_attributes(Runtime& rt, const Value& input, const CallArguments& call)
     }
     if (!out.empty()) out += ' ';
     const Value text = to_str(rt, value);
-    out += html_escape(key.str()) + "=\"" + (text.is_markup ? std::string(text.str()) : html_escape(text.str())) + "\"";
+    out += html_escape(key.str()) + "=\"" +
+           (text.is_markup ? std::string(text.str()) : html_escape(text.str())) + "\"";
   }
   return rt.copy_text(args.flag(0, true) && !out.empty() ? " " + out : out);
 }
@@ -253,7 +257,8 @@ Value to_integer(Runtime& rt, const Value& input, const CallArguments& call) {
       if (std::fabs(input.number) >= 9223372036854775807.0) rt.fail("the number does not fit in 64 bits.");
       return make_int(static_cast<int64_t>(input.number));
     case Kind::Str: {
-      if (const auto number = parse_integer(input.str(), static_cast<int>(args.integer(1, 10)))) return make_int(*number);
+      if (const auto number = parse_integer(input.str(), static_cast<int>(args.integer(1, 10))))
+        return make_int(*number);
       const auto number = parse_float(input.str());
       if (!number || !std::isfinite(*number)) return otherwise;
       if (std::fabs(*number) >= 9223372036854775807.0) rt.fail("the number does not fit in 64 bits.");
@@ -309,7 +314,8 @@ Value round_filter(Runtime& rt, const Value& input, const CallArguments& call) {
   if (method != "ceil" && method != "floor") rt.fail("the method of round must be common, ceil or floor.");
   const Value power = binary(rt, BinaryOp::Power, make_int(10), make_int(digits));
   const double scaled = binary(rt, BinaryOp::Multiply, input, power).as_double();
-  if (!std::isfinite(scaled)) rt.fail("round cannot take the %s of this number.", std::string(method).c_str());
+  if (!std::isfinite(scaled))
+    rt.fail("round cannot take the %s of this number.", std::string(method).c_str());
   return make_float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / power.as_double());
 }
 

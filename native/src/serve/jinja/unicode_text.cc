@@ -41,8 +41,8 @@ size_t char_offset(std::string_view text, size_t index) {
 
 bool is_space(int32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20);
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202f || c == 0x205f || c == 0x3000;
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 bool is_line_break(int32_t c) {
@@ -98,13 +98,14 @@ bool is_case_ignorable(int32_t c) {
     case UTF8PROC_CATEGORY_SK:
       return true;
     default:
-      return c == '\'' || c == '.' || c == ':' || c == 0xb7 || c == 0x2019 || c == 0x2018 || c == 0x2024 || c == 0x2027;
+      return c == '\'' || c == '.' || c == ':' || c == 0xb7 || c == 0x2019 || c == 0x2018 || c == 0x2024 ||
+             c == 0x2027;
   }
 }
 
 void append_long(std::string& out, std::span<const CaseRow> table, int32_t c, int32_t simple) {
-  const auto row =
-      std::lower_bound(table.begin(), table.end(), c, [](const CaseRow& r, int32_t key) { return r.from < key; });
+  const auto row = std::lower_bound(table.begin(), table.end(), c,
+                                    [](const CaseRow& r, int32_t key) { return r.from < key; });
   if (row != table.end() && row->from == c) {
     out += row->to;
   } else {
@@ -192,8 +193,9 @@ bool passes(CharTest test, int32_t c) {
   const utf8proc_category_t k = category(c);
   const bool alpha = k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
   const bool decimal = k == UTF8PROC_CATEGORY_ND;
-  const bool digit = decimal || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-                     (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
+  const bool digit = decimal || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 ||
+                     (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
+                     (c >= 0x2460 && c <= 0x2468);
   const bool numeric = digit || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
   switch (test) {
     case CharTest::Alpha:

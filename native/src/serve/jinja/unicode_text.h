@@ -1,4 +1,5 @@
-// Strings as Python sees them: sequences of code points with Python's classes, case and printing. Text is valid UTF-8.
+// Strings as Python sees them: sequences of code points with Python's classes, case and printing. Text is
+// valid UTF-8.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,7 +30,20 @@ std::string to_title(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string swap_case(std::string_view text);
 
-enum class CharTest : uint8_t { Alpha, Alnum, Digit, Decimal, Numeric, Space, Lower, Upper, Title, Ascii, Identifier, Printable };
+enum class CharTest : uint8_t {
+  Alpha,
+  Alnum,
+  Digit,
+  Decimal,
+  Numeric,
+  Space,
+  Lower,
+  Upper,
+  Title,
+  Ascii,
+  Identifier,
+  Printable
+};
 bool all_are(CharTest test, std::string_view text);
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);

@@ -1,5 +1,5 @@
-// Values of a template while it renders. They live in the arena of the render, or are views of the request's JSON, and
-// are immutable but for Namespace, Iterator, Loop, Joiner and Cycler.
+// Values of a template while it renders. They live in the arena of the render, or are views of the request's
+// JSON, and are immutable but for Namespace, Iterator, Loop, Joiner and Cycler.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -127,8 +127,9 @@ struct Entry {
 struct Dict {
   const Entry* entries;
   uint32_t size;
-  mutable uint32_t mask;          // size of the index minus one
-  mutable const uint32_t* index;  // open addressing, entry number + 1; made at the first look-up of a big dict
+  mutable uint32_t mask;  // size of the index minus one
+  mutable const uint32_t*
+      index;  // open addressing, entry number + 1; made at the first look-up of a big dict
 };
 
 struct View {
