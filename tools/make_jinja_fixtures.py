@@ -1,9 +1,9 @@
-"""Makes tests/fixtures/jinja/: what jinja2, set up as transformers does, makes of templates of ours and of two real ones.
+"""Makes tests/fixtures/jinja/: what jinja2, set up as in transformers, makes of templates of ours and of two real ones.
 
     python tools/make_jinja_fixtures.py
 
-Needs jinja2 and gguf; fetches the SmolLM2 model and the Qwen3 tokenizer (both Apache-2.0) for their templates. The output
-depends on nothing else.
+Needs jinja2 and gguf; fetches the SmolLM2 model and the Qwen3 tokenizer (both Apache-2.0) for their templates. The
+output depends on nothing else.
 """
 
 from __future__ import annotations

@@ -24,8 +24,20 @@ Value strftime_now(Runtime& rt, const CallArguments& call) {
     const std::time_t now = std::time(nullptr);
     localtime_r(&now, &time);
   }
-  // A character in front tells an empty result from one that does not fit.
-  const std::string format = "." + std::string(args.text(0));
+  // A character in front tells an empty result from one that does not fit. As Python has it for a time
+  // without zone and fraction, %f is zeros, %z and %Z are nothing.
+  std::string format = ".";
+  const std::string_view given = args.text(0);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char next = given[i] == '%' && i + 1 < given.size() ? given[i + 1] : '\0';
+    if (next == 'f') format += "000000";
+    if (next == 'f' || next == 'z' || next == 'Z') {
+      ++i;
+      continue;
+    }
+    format += given[i];
+    if (next) format += given[++i];
+  }
   if (format.size() > 10000) rt.fail("the format of strftime_now is too long.");
   std::string out(format.size() * 8 + 256, '\0');
   size_t size = 0;

@@ -284,13 +284,13 @@ Value partition(Runtime& rt, const Value& self, const CallArguments& call, bool 
   if (separator.empty()) rt.fail("partition needs a separator that is not empty.");
   rt.charge(text.size() / 16);
   const size_t at = last ? text.rfind(separator) : text.find(separator);
-  Value parts[3] = {self, make_str(""), make_str("")};
+  Value parts[3] = {self, make_str("", self.is_markup), make_str("", self.is_markup)};
   if (at == std::string_view::npos) {
     if (last) std::swap(parts[0], parts[2]);
   } else {
-    parts[0] = make_str(text.substr(0, at));
-    parts[1] = make_str(separator);
-    parts[2] = make_str(text.substr(at + separator.size()));
+    parts[0] = make_str(text.substr(0, at), self.is_markup);
+    parts[1] = make_str(separator, self.is_markup);
+    parts[2] = make_str(text.substr(at + separator.size()), self.is_markup);
   }
   return rt.tuple(parts, 3);
 }
@@ -303,7 +303,10 @@ Value str_rpartition(Runtime& rt, const Value& s, const CallArguments& c) {
 
 Value str_replace(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "replace", call, {"old", "new", "count"}, 2);
-  return replace_text(rt, self.str(), args.text(0), args.text(1), args.integer(2, -1));
+  const std::string_view to = args.text(1);
+  const bool escapes = self.is_markup && !args[1].is_markup;
+  return replace_text(rt, self.str(), args.text(0), escapes ? rt.copy_text(html_escape(to)).str() : to,
+                      args.integer(2, -1));
 }
 
 Value str_removeprefix(Runtime& rt, const Value& self, const CallArguments& call) {
@@ -332,6 +335,14 @@ Value str_is(Runtime& rt, const Value& self, const CallArguments& call) {
 
 Value str_join(Runtime& rt, const Value& self, const CallArguments& call) {
   const Bound args(rt, "join", call, {"iterable"}, 1);
+  if (self.is_markup) {
+    std::vector<Value> escaped;
+    for (const Value& item : items_of(rt, args[0])) {
+      const Value text = to_str(rt, item);
+      escaped.push_back(text.is_markup ? text : rt.copy_text(html_escape(text.str())));
+    }
+    return join_text(rt, self.str(), escaped, false);
+  }
   return join_text(rt, self.str(), items_of(rt, args[0]), false);
 }
 
@@ -493,7 +504,9 @@ Value call_method(Runtime& rt, const Method& method, const CallArguments& call) 
   if (!call.named.empty() && !method.info->takes_names) {
     rt.fail("the method %s takes no arguments by name.", method_name(*method.info));
   }
-  return method.info->run(rt, method.self, call);
+  Value out = method.info->run(rt, method.self, call);
+  if (method.self.is_string() && out.is_string()) out.is_markup = method.self.is_markup;
+  return out;
 }
 
 }  // namespace vllm::jinja
