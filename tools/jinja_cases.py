@@ -33,6 +33,10 @@ CONTEXT: dict[str, Any] = {
     "html": "<a href=\"x\">'&'</a>",
     "floats": [0.1, 1e16, 1e-5, 123456789.0, -0.0, 1e100, 3.0, 1e15, 0.0001, 2.5e-7],
     "odd": "tab\there\\ \"dq\" 'sq' \x1b \x7f \u200b \u2028 é",
+    "letters": "".join(
+        map(chr, [*range(0xA1, 0x250), *range(0x370, 0x378), *range(0x1E90, 0x1EA0), *range(0x1F80, 0x1FB5)])
+    ),
+    "signs": "\u2160\u2170\u24b6\u24d0\u00b2\u2460\u2488\u02b0\ufb00\u01c5\u0130\u1c80\ua640",
     "sigma": "ΟΔΟΣ ΣΑΣ ß ŉ ǆ ﬁ İ",
 }
 
@@ -769,6 +773,15 @@ strftime_now("%Y-%m-%d %H:%M:%S")
 strftime_now("%d %b %Y, %A %B %j %p %I")
 strftime_now("")
 strftime_now("plain")
+letters|upper
+letters|lower
+letters.title()
+letters.swapcase()
+letters|list
+letters|select("lower")|join
+letters|select("upper")|join
+[signs, signs|upper, signs|lower, signs|title, signs.swapcase()]
+signs.isdigit()
 strftime_now("%f|%z|%Z|%%z|%-d")
 (html|safe).replace("a", "<")
 (html|safe).partition("'")

@@ -80,6 +80,7 @@ TEST_CASE("TPL-01 real templates render conversations as in jinja2") {
   for (const char* name : {"qwen3", "smollm2"}) {
     const Json fixture = load(name);
     CHECK(fixture["cases"].size() > 40);
+    CHECK_FALSE(jinja::Template::parse(fixture["template"])->iterates_content());
     for (const Json& one : fixture["cases"]) check(fixture["template"], one["context"], one);
   }
 }

@@ -84,8 +84,37 @@ bool contains_char(std::string_view chars, int32_t c) {
 
 utf8proc_category_t category(int32_t c) { return utf8proc_category(c); }
 
-bool is_lower(int32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || c == 0xaa || c == 0xba; }
-bool is_upper(int32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+struct CharRange {
+  int32_t first;
+  int32_t last;
+};
+
+/// Unicode PropList.txt: cased characters whose category does not say so.
+constexpr CharRange kOtherLowercase[] = {
+    {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},     {0x2e0, 0x2e4},
+    {0x345, 0x345},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},   {0x1d9b, 0x1dbf},
+    {0x2071, 0x2071},   {0x207f, 0x207f},   {0x2090, 0x209c},   {0x2170, 0x217f},   {0x24d0, 0x24e9},
+    {0x2c7c, 0x2c7d},   {0xa69c, 0xa69d},   {0xa770, 0xa770},   {0xa7f8, 0xa7f9},   {0xab5c, 0xab5f},
+    {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba},
+};
+constexpr CharRange kOtherUppercase[] = {
+    {0x2160, 0x216f}, {0x24b6, 0x24cf}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189},
+};
+/// Unicode DerivedNumericType.txt: digits that are no decimals.
+constexpr CharRange kOtherDigits[] = {
+    {0xb2, 0xb3},     {0xb9, 0xb9},       {0x1369, 0x1371},   {0x19da, 0x19da},   {0x2070, 0x2070},
+    {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247c},   {0x2488, 0x2490},
+    {0x24ea, 0x24ea}, {0x24f5, 0x24fd},   {0x24ff, 0x24ff},   {0x2776, 0x277e},   {0x2780, 0x2788},
+    {0x278a, 0x2792}, {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a},
+};
+
+bool is_in(std::span<const CharRange> ranges, int32_t c) {
+  return c >= 0x80 && std::any_of(ranges.begin(), ranges.end(),
+                                  [c](CharRange range) { return range.first <= c && c <= range.last; });
+}
+
+bool is_lower(int32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || is_in(kOtherLowercase, c); }
+bool is_upper(int32_t c) { return category(c) == UTF8PROC_CATEGORY_LU || is_in(kOtherUppercase, c); }
 bool is_title(int32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
 bool is_cased(int32_t c) { return is_lower(c) || is_upper(c) || is_title(c); }
 
@@ -193,9 +222,7 @@ bool passes(CharTest test, int32_t c) {
   const utf8proc_category_t k = category(c);
   const bool alpha = k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
   const bool decimal = k == UTF8PROC_CATEGORY_ND;
-  const bool digit = decimal || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 ||
-                     (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
-                     (c >= 0x2460 && c <= 0x2468);
+  const bool digit = decimal || is_in(kOtherDigits, c);
   const bool numeric = digit || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
   switch (test) {
     case CharTest::Alpha:
