@@ -198,7 +198,15 @@ TEST_CASE("values that a template nests or ties to themselves are refused when t
   check_refused("nested too deeply", "{% set ns = namespace() %}{% set ns.l = [ns] %}{{ ns.l }}");
   const std::string tuples =
       "{% set ns = namespace(x=()) %}{% for i in range(90000) %}{% set ns.x = (ns.x,) %}{% endfor %}";
-  check_refused("nested", tuples + "{{ {ns.x: 1} }}");
+  for (const char* use :
+       {"{{ {ns.x: 1} }}", "{{ {}[ns.x] }}", "{{ ns.x in {} }}", "{{ [ns.x] | unique | list }}"}) {
+    check_refused("nested too deeply", tuples + use);
+  }
+  const std::string twins =
+      "{% set ns = namespace(x=('a',)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}";
+  for (const char* use : {"{{ {ns.x: 1} }}", "{{ ns.x == (ns.x[0], ns.x[1]) }}", "{{ ns.x < ns.x }}"}) {
+    check_refused("allowed", twins + use);
+  }
 }
 
 TEST_CASE("loops, calls and texts without end are refused") {

@@ -121,7 +121,7 @@ int64_t length_or_zero(const Value& value) {
 /// obj[key]; Missing when that fails.
 Value item(Runtime& rt, const Value& object, const Value& key) {
   if (object.kind == Kind::Dict) {
-    if (!is_hashable(key)) return Value();
+    if (!is_hashable(rt, key)) return Value();
     const uint32_t at = find_entry(rt, *object.dict, key);
     return at < object.dict->size ? object.dict->entries[at].value : Value();
   }

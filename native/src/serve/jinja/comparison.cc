@@ -8,14 +8,19 @@
 
 namespace vllm::jinja {
 
-bool is_hashable(const Value& value) {
+bool is_hashable(Runtime& rt, const Value& value) {
   switch (value.kind) {
     case Kind::List:
     case Kind::Dict:
     case Kind::View:
       return false;
     case Kind::Tuple:
-      return std::all_of(value.sequence->items, value.sequence->items + value.sequence->size, is_hashable);
+      rt.check_stack();
+      for (uint32_t i = 0; i < value.sequence->size; ++i) {
+        rt.charge(1);
+        if (!is_hashable(rt, value.sequence->items[i])) return false;
+      }
+      return true;
     default:
       return true;
   }
@@ -29,9 +34,11 @@ uint64_t mix(uint64_t h) {
   return h ^ h >> 29;
 }
 
-uint64_t hash_of(const Value& value) {
+uint64_t hash_of(Runtime& rt, const Value& value) {
+  rt.charge(1);
   switch (value.kind) {
     case Kind::Str:
+      rt.charge(value.size / 16);
       return std::hash<std::string_view>()(value.str());
     case Kind::Bool:
     case Kind::Int:
@@ -44,8 +51,10 @@ uint64_t hash_of(const Value& value) {
     case Kind::BigInt:
       return 3;  // may equal a float
     case Kind::Tuple: {
+      rt.check_stack();
       uint64_t h = value.sequence->size;
-      for (uint32_t i = 0; i < value.sequence->size; ++i) h = mix(h * 31 + hash_of(value.sequence->items[i]));
+      for (uint32_t i = 0; i < value.sequence->size; ++i)
+        h = mix(h * 31 + hash_of(rt, value.sequence->items[i]));
       return h;
     }
     case Kind::None:
@@ -128,14 +137,14 @@ bool equals(Runtime& rt, const Value& a, const Value& b) {
 }
 
 uint32_t find_entry(Runtime& rt, const Dict& dict, const Value& key, uint32_t* slot) {
-  if (!is_hashable(key)) rt.fail("a %s cannot be the key of a dict.", type_name(key).c_str());
+  if (!is_hashable(rt, key)) rt.fail("a %s cannot be the key of a dict.", type_name(key).c_str());
   if (!dict.index && dict.size > kUnindexedDict) {
     uint32_t slots = 16;
     while (slots < dict.size * 2) slots *= 2;
     auto* index = rt.arena.allocate_array<uint32_t>(slots);
     std::fill_n(index, slots, 0);
     for (uint32_t i = 0; i < dict.size; ++i) {
-      uint32_t at = static_cast<uint32_t>(hash_of(dict.entries[i].key)) & (slots - 1);
+      uint32_t at = static_cast<uint32_t>(hash_of(rt, dict.entries[i].key)) & (slots - 1);
       while (index[at] != 0) at = (at + 1) & (slots - 1);
       index[at] = i + 1;
     }
@@ -149,7 +158,7 @@ uint32_t find_entry(Runtime& rt, const Dict& dict, const Value& key, uint32_t* s
     }
     return dict.size;
   }
-  uint32_t at = static_cast<uint32_t>(hash_of(key)) & dict.mask;
+  uint32_t at = static_cast<uint32_t>(hash_of(rt, key)) & dict.mask;
   for (; dict.index[at] != 0; at = (at + 1) & dict.mask) {
     if (equals(rt, dict.entries[dict.index[at] - 1].key, key)) return dict.index[at] - 1;
   }

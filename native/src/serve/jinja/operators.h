@@ -23,7 +23,7 @@ bool equals(Runtime& rt, const Value& a, const Value& b);
 bool less(Runtime& rt, const Value& a, const Value& b);
 bool compare(Runtime& rt, CompareOp op, const Value& a, const Value& b);
 bool contains(Runtime& rt, const Value& container, const Value& item);
-bool is_hashable(const Value& value);
+bool is_hashable(Runtime& rt, const Value& value);
 
 Value binary(Runtime& rt, BinaryOp op, const Value& a, const Value& b);
 Value negate(Runtime& rt, const Value& value);
