@@ -10,7 +10,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 CXX_SOURCES = $(shell find native tests/native -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 # The parts that threads share.
-TSAN_PATTERN := scheduler|pool|stream|engine
+TSAN_PATTERN := scheduler|pool|stream|engine|constrain_mask
 TSAN_TESTS = $(shell ls tests/native | sed -n 's/_test\.cc$$/_test/p' | grep -E '$(TSAN_PATTERN)')
 # Kernels with very random addresses need this for TSan.
 FIXED_ADDRESSES = $(shell setarch -R true 2>/dev/null && echo setarch -R)

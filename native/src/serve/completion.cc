@@ -13,9 +13,8 @@ GenerationRequest parse_completion_request(const Json& request, Engine& engine) 
     if (value.is_null()) continue;
     if (key == "prompt") {
       has_prompt = true;
-      out.prompt = value.is_string()
-                       ? engine.encode_prompt(value.get_ref<const std::string&>())
-                       : token_ids_field("prompt", value);
+      out.prompt = value.is_string() ? engine.encode_prompt(value.get_ref<const std::string&>())
+                                     : token_ids_field("prompt", value);
     } else if (key == "logprobs") {
       const int64_t count = integer_field("logprobs", value);
       if (count < 0 || count > 100) fail_argument("logprobs is %s, needed is 0 to 100", brief(value).c_str());
