@@ -351,6 +351,27 @@ TEST_CASE(
       vllm::parse_json(at_once["content"].get<std::string>(), "answer", vllm::Status::Unknown).contains("a"));
 }
 
+TEST_CASE("GRAM-09 an answer with a constraint cannot end inside its thought") {
+  Model model(std::string(kPlain) + "<think>", nullptr, "deepseek_r1");
+  Json r = request(60, 1.0);
+  r["logit_bias"] = {{"1", 100}};  // the end token of this model
+  CHECK(model.chat(r)["usage"]["completion_tokens"] == 1);
+  r["structured_outputs"] = {{"choice", {"yes", "no"}}};
+  r["thinking_budget"] = 5;
+  const Json choice = model.chat(r)["choices"][0];
+  const std::string content = choice["message"]["content"].get<std::string>();
+  CHECK((content == "yes" || content == "no"));
+}
+
+TEST_CASE("a model without tool parser shows tools and leaves calls in the text") {
+  Model model(kPlain, "none");
+  Json r = request(10, 1.0);
+  r["tools"] = weather_tools();
+  CHECK_FALSE(model.chat(r)["choices"][0]["message"].contains("tool_calls"));
+  r["tool_choice"] = "required";
+  CHECK(has(model.refused(r), "tool_parser is none"));
+}
+
 TEST_CASE("jump-forward gives the same bytes, greedily and with a seed") {
   Model off(kPlain), on(kPlain, nullptr, nullptr, true);
   const Json schema = Json::parse(

@@ -261,12 +261,17 @@ void Engine::advance(Live& live, std::span<float> logits) {
     token = certain(*forced, request.sampling);
   } else {
     std::span<const uint32_t> mask;
-    if (request.constraint && !(live.thinking && live.thinking->thinking())) {
-      if (request.constraint->is_dead())
-        fail_runtime("the constraint cannot go on: %s", request.constraint->error().c_str());
-      mask_.resize((static_cast<size_t>(info_.vocab_size) + 31) / 32);
-      request.constraint->mask(mask_);
+    if (request.constraint) {
+      mask_.assign((static_cast<size_t>(info_.vocab_size) + 31) / 32, ~0u);
       mask = mask_;
+      if (live.thinking && live.thinking->thinking()) {
+        // The thought must be closed: an answer that ended in it would not have met its constraint.
+        for (const int32_t id : end_ids_) mask_[static_cast<size_t>(id) / 32] &= ~(1u << (id % 32));
+      } else {
+        if (request.constraint->is_dead())
+          fail_runtime("the constraint cannot go on: %s", request.constraint->error().c_str());
+        request.constraint->mask(mask_);
+      }
     }
     token =
         sampler_->sample(logits, request.sampling, *request.sampler, request.output(), mask, request.seed);
@@ -325,8 +330,10 @@ bool Engine::deliver(Live& live, const SampledToken& token) {
   } else {
     if (live.thinking) live.thinking->add(tokenizer_->bytes(token.id));
     if (request.constraint) {
-      request.constraint->accept(std::span(&token.id, 1));
-      if (reason == FinishReason::None && request.constraint->must_end()) reason = FinishReason::Stop;
+      if (request.constraint->accept(std::span(&token.id, 1)) == 0 && reason == FinishReason::None)
+        fail_runtime("the constraint does not accept the token %d: %s", token.id,
+                     request.constraint->error().c_str());
+      if (request.constraint->must_end() || request.constraint->is_terminated()) reason = FinishReason::Stop;
     }
   }
   std::string text = shown ? live.detokenizer.add(token.id) : std::string();

@@ -66,6 +66,9 @@ ChatOutput::Piece ChatOutput::add(const Delta& delta) {
 
 namespace {
 
+/// Tools are shown to the model and its calls are left in the text.
+constexpr const char* kNoToolParser = "none";
+
 /// Whether a template prints Mistral's calls as one JSON list.
 bool prints_call_list(const std::string& source) {
   return source.find("[TOOL_CALLS] [") != std::string::npos;
@@ -102,6 +105,8 @@ Chat::Chat(Engine& engine, const ChatSettings& settings)
       tool_parser_(settings.tool_parser),
       reasoning_parser_(settings.reasoning_parser) {
   const std::string& source = templates_.source(true);
+  if (tool_parser_ == "auto") tool_parser_.clear();
+  if (reasoning_parser_ == "auto") reasoning_parser_.clear();
   const auto name = [](const std::string& wanted, const auto& find) -> std::string {
     try {
       return find();
@@ -110,7 +115,8 @@ Chat::Chat(Engine& engine, const ChatSettings& settings)
       return wanted;
     }
   };
-  tool_parser_ = name(tool_parser_, [&] {
+  tool_parser_ = name(tool_parser_, [&]() -> std::string {
+    if (tool_parser_ == kNoToolParser) return tool_parser_;
     return std::string(tool_dialect_name(tool_parser_.empty() ? detect_tool_dialect(source)
                                                               : find_tool_dialect(tool_parser_)));
   });
@@ -171,7 +177,7 @@ StructuralTags Chat::tool_tags(const ChatRequest& request, const ToolDialect& di
 }
 
 ChatCall Chat::prepare(const Json& json, bool strict) {
-  const ToolDialect& dialect = find_tool_dialect(tool_parser_);
+  const ToolDialect* dialect = tool_parser_ == kNoToolParser ? nullptr : &find_tool_dialect(tool_parser_);
   const ReasoningDialect& reasoning_dialect = find_reasoning_dialect(reasoning_parser_);
   ChatRequest request = parse_chat_request(json, strict, engine_.tokenizer());
   const std::string prompt = templates_.render(request.prompt);
@@ -187,11 +193,12 @@ ChatCall Chat::prepare(const Json& json, bool strict) {
 
   std::unique_ptr<ToolParser> tools;
   std::optional<ConstraintSpec> constraint = request.constraint;
-  if (request.calls_possible()) {
-    tools = make_tool_parser(dialect, request.tools);
+  const bool forced = request.calls_possible() && request.tool_choice.kind != ToolChoice::Kind::Auto;
+  if (forced && dialect == nullptr) fail_argument("tool_choice asks for a call and tool_parser is none");
+  if (request.calls_possible() && dialect != nullptr) {
+    tools = make_tool_parser(*dialect, request.tools);
     bool native = true;
-    StructuralTags tags = tool_tags(request, dialect, &native);
-    const bool forced = request.tool_choice.kind != ToolChoice::Kind::Auto;
+    StructuralTags tags = tool_tags(request, *dialect, &native);
     if (forced && !native)
       tools = request.tool_choice.kind == ToolChoice::Kind::Named
                   ? make_named_call_parser(request.tool_choice.name)
