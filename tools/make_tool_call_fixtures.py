@@ -42,7 +42,7 @@ TYPES = [("save", {"text": "a, b", "count": 12, "ratio": 0.5, "on": True, "nothi
                    "meta": {"k": [1, {"z": "v"}], "e": {}}})]  # fmt: skip
 UNICODE = [("save", {"text": "Grüße, 世界 🎉 ｜▁", "tags": ["é", "🙂"]})]
 LINES = [("save", {"text": "first\nsecond\n\tthird"})]
-QUOTES = [("save", {"text": "say \"hi\" \\ 'bye'", "tags": ["a\"b"]})]
+QUOTES = [("save", {"text": "say \"hi\" \\ 'bye'", "tags": ['a"b']})]
 WORDS = [("save", {"text": "true"}), ("save", {"text": "02134"}), ("save", {"text": "null"})]
 
 
@@ -119,7 +119,9 @@ def deepseek(fenced):
         parts = []
         for name, args in calls:
             if fenced:
-                parts.append(f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{dumps(args)}\n```<｜tool▁call▁end｜>")
+                parts.append(
+                    f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{dumps(args)}\n```<｜tool▁call▁end｜>"
+                )
             else:
                 parts.append(f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{dumps(args)}<｜tool▁call▁end｜>")
         return text + ("\n" if fenced else "").join(parts) + "<｜tool▁calls▁end｜>"
@@ -312,7 +314,12 @@ def extra(name):
     if name == "hermes":
         yield "one line", f"<tool_call>{json_add}</tool_call>", [add], ""
         yield "end tag missing", f"<tool_call>\n{json_add}\n", [add], ""
-        yield "arguments first", '<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>', [("add", {"a": 1})], ""
+        yield (
+            "arguments first",
+            '<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>',
+            [("add", {"a": 1})],
+            "",
+        )
         yield "key missing", '<tool_call>{"name": "now"}</tool_call>', [("now", {})], ""
         yield "null arguments", '<tool_call>{"name": "now", "arguments": null}</tool_call>', [("now", {})], ""
         cut = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b"'
@@ -321,24 +328,36 @@ def extra(name):
         yield "no JSON", bad, [], bad
         bad = "<tool_call>not a call</tool_call>"
         yield "no object", bad, [], bad
-        yield "bad call, then a good one", f"<tool_call>oops</tool_call>\n<tool_call>{json_add}</tool_call>", [add], \
-            "<tool_call>oops</tool_call>\n"
-        yield "good call, then a bad one", f"<tool_call>{json_add}</tool_call>\n<tool_call>oops</tool_call> x", [add], \
-            "<tool_call>oops</tool_call> x"
+        yield (
+            "bad call, then a good one",
+            f"<tool_call>oops</tool_call>\n<tool_call>{json_add}</tool_call>",
+            [add],
+            "<tool_call>oops</tool_call>\n",
+        )
+        yield (
+            "good call, then a bad one",
+            f"<tool_call>{json_add}</tool_call>\n<tool_call>oops</tool_call> x",
+            [add],
+            "<tool_call>oops</tool_call> x",
+        )
         yield "good call, then one that is cut", f"<tool_call>{json_add}</tool_call>\n{cut}", [add], cut
         bad = '<tool_call>{"name": {"x": 1}, "arguments": {}}</tool_call>'
         yield "name is no string", bad, [], bad
         bad = '<tool_call>{"name": "add", "arguments": [1]}</tool_call>'
         yield "arguments are no object", bad, [], bad
-        yield "arguments as text", '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', \
-            [("add", {"a": 1})], ""
+        yield (
+            "arguments as text",
+            '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>',
+            [("add", {"a": 1})],
+            "",
+        )
         yield "half a marker at the end", "text <tool_ca", [], "text <tool_ca"
     elif name == "llama3_json":
         yield "bare", '{"name": "add", "parameters": {"a": 1, "b": 2}}', [add], ""
         yield "bare, arguments", json_add, [add], ""
         yield "bare, two", json_add + "; " + json_add, [add, add], ""
         yield "bare, in text", "Calling: " + json_add, [add], "Calling: "
-        yield "brackets behind a call", json_add + " then {x} and {\"y\": {}}", [add], ""
+        yield "brackets behind a call", json_add + ' then {x} and {"y": {}}', [add], ""
         yield "data", '{"name": "Bob", "age": 3}', [], '{"name": "Bob", "age": 3}'
         yield "name alone", '{"name": "Bob"}', [], '{"name": "Bob"}'
         text = '{"result": {"name": "add", "parameters": {}}}'
@@ -359,78 +378,191 @@ def extra(name):
         call = "<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>"
         yield "no wrapper", call, [add], ""
         yield "wrapper not closed", f"<tool_call>\n{call}", [add], ""
-        yield "blanks in tags", "<tool_call>< function = add >< parameter = a >1</ parameter ></ function ></tool_call>", \
-            [("add", {"a": 1})], ""
-        yield "end of a value missing", "<tool_call>\n<function=add>\n<parameter=a>\n1\n<parameter=b>\n2\n</function>" \
-            "\n</tool_call>", [add], ""
-        yield "next call without an end of the wrapper", f"<tool_call>\n{call}\n<tool_call>\n{call}\n</tool_call>", \
-            [add, add], ""
-        yield "broken call and a sibling", f"<tool_call>\n<function=x</function>\n</tool_call>\n<tool_call>\n{call}\n" \
-            "</tool_call>", [add], ""
-        yield "one newline at each end", "<tool_call><function=save><parameter=text>\n\n x \n\n</parameter></function>" \
-            "</tool_call>", [("save", {"text": "\n x \n"})], ""
-        yield "newline only", "<tool_call><function=save><parameter=text>\n</parameter></function></tool_call>", \
-            [("save", {"text": ""})], ""
-        yield "conversions", "<tool_call><function=save><parameter=on>True</parameter><parameter=count>+7</parameter>" \
-            "<parameter=ratio>2.0</parameter><parameter=nothing>null</parameter><parameter=other>5</parameter>" \
-            "</function></tool_call>", \
-            [("save", {"on": True, "count": 7, "ratio": 2, "nothing": None, "other": "5"})], ""
-        yield "what cannot be converted", "<tool_call><function=save><parameter=count>many</parameter>" \
-            "<parameter=meta>{oops</parameter></function></tool_call>", \
-            [("save", {"count": "many", "meta": "{oops"})], ""
-        yield "unknown tool", "<tool_call><function=other><parameter=q>1</parameter></function></tool_call>", \
-            [("other", {"q": "1"})], ""
+        yield (
+            "blanks in tags",
+            "<tool_call>< function = add >< parameter = a >1</ parameter ></ function ></tool_call>",
+            [("add", {"a": 1})],
+            "",
+        )
+        yield (
+            "end of a value missing",
+            "<tool_call>\n<function=add>\n<parameter=a>\n1\n<parameter=b>\n2\n</function>\n</tool_call>",
+            [add],
+            "",
+        )
+        yield (
+            "next call without an end of the wrapper",
+            f"<tool_call>\n{call}\n<tool_call>\n{call}\n</tool_call>",
+            [add, add],
+            "",
+        )
+        yield (
+            "broken call and a sibling",
+            f"<tool_call>\n<function=x</function>\n</tool_call>\n<tool_call>\n{call}\n</tool_call>",
+            [add],
+            "",
+        )
+        yield (
+            "one newline at each end",
+            "<tool_call><function=save><parameter=text>\n\n x \n\n</parameter></function></tool_call>",
+            [("save", {"text": "\n x \n"})],
+            "",
+        )
+        yield (
+            "newline only",
+            "<tool_call><function=save><parameter=text>\n</parameter></function></tool_call>",
+            [("save", {"text": ""})],
+            "",
+        )
+        yield (
+            "conversions",
+            "<tool_call><function=save><parameter=on>True</parameter><parameter=count>+7</parameter>"
+            "<parameter=ratio>2.0</parameter><parameter=nothing>null</parameter><parameter=other>5</parameter>"
+            "</function></tool_call>",
+            [("save", {"on": True, "count": 7, "ratio": 2, "nothing": None, "other": "5"})],
+            "",
+        )
+        yield (
+            "what cannot be converted",
+            "<tool_call><function=save><parameter=count>many</parameter>"
+            "<parameter=meta>{oops</parameter></function></tool_call>",
+            [("save", {"count": "many", "meta": "{oops"})],
+            "",
+        )
+        yield (
+            "unknown tool",
+            "<tool_call><function=other><parameter=q>1</parameter></function></tool_call>",
+            [("other", {"q": "1"})],
+            "",
+        )
         text = "<tool_call>\nno function here"
         yield "wrapper without a call", text, [], text
-        yield "truncated in a value", "<tool_call>\n<function=save>\n<parameter=count>\n1\n</parameter>\n<parameter=text>" \
-            "\nhalf", [("save", {"count": 1})], ""
-        yield "truncated in a tag", "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<param", \
-            [("add", {"a": 1})], ""
+        yield (
+            "truncated in a value",
+            "<tool_call>\n<function=save>\n<parameter=count>\n1\n</parameter>\n<parameter=text>\nhalf",
+            [("save", {"count": 1})],
+            "",
+        )
+        yield (
+            "truncated in a tag",
+            "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<param",
+            [("add", {"a": 1})],
+            "",
+        )
         text = "<tool_call>\n<function=ad"
         yield "truncated in the name", text, [], text
     elif name == "minimax_m2":
-        yield "quotes", "<minimax:tool_call><invoke name='add'><parameter name=a>1</parameter><parameter name=\"b\"> 2 " \
-            "</parameter></invoke></minimax:tool_call>", [add], ""
-        yield "verbatim text", '<minimax:tool_call><invoke name="save"><parameter name="text"> x\n</parameter></invoke>' \
-            "</minimax:tool_call>", [("save", {"text": " x\n"})], ""
-        yield "end of a value missing", '<minimax:tool_call><invoke name="add"><parameter name="a">1<parameter name="b">' \
-            "2</invoke></minimax:tool_call>", [add], ""
+        yield (
+            "quotes",
+            "<minimax:tool_call><invoke name='add'><parameter name=a>1</parameter><parameter name=\"b\"> 2 "
+            "</parameter></invoke></minimax:tool_call>",
+            [add],
+            "",
+        )
+        yield (
+            "verbatim text",
+            '<minimax:tool_call><invoke name="save"><parameter name="text"> x\n</parameter></invoke>'
+            "</minimax:tool_call>",
+            [("save", {"text": " x\n"})],
+            "",
+        )
+        yield (
+            "end of a value missing",
+            '<minimax:tool_call><invoke name="add"><parameter name="a">1<parameter name="b">'
+            "2</invoke></minimax:tool_call>",
+            [add],
+            "",
+        )
     elif name in ("deepseek_v32", "deepseek_v4"):
         wrap = "function_calls" if name == "deepseek_v32" else "tool_calls"
         other = "tool_calls" if name == "deepseek_v32" else "function_calls"
         b = "｜DSML｜"
-        yield "unwrapped", f'<{b}{wrap}><{b}invoke name="add"><{b}parameter name="arguments" string="false">' \
-            f'{{"a": 1, "b": 2}}</{b}parameter></{b}invoke></{b}{wrap}>', [add], ""
-        yield "text whatever the schema", f'<{b}{wrap}><{b}invoke name="add"><{b}parameter name="a" string="true">1' \
-            f"</{b}parameter></{b}invoke></{b}{wrap}>", [("add", {"a": "1"})], ""
+        yield (
+            "unwrapped",
+            f'<{b}{wrap}><{b}invoke name="add"><{b}parameter name="arguments" string="false">'
+            f'{{"a": 1, "b": 2}}</{b}parameter></{b}invoke></{b}{wrap}>',
+            [add],
+            "",
+        )
+        yield (
+            "text whatever the schema",
+            f'<{b}{wrap}><{b}invoke name="add"><{b}parameter name="a" string="true">1'
+            f"</{b}parameter></{b}invoke></{b}{wrap}>",
+            [("add", {"a": "1"})],
+            "",
+        )
         if name == "deepseek_v4":
             text = f'<{b}{other}><{b}invoke name="add"></{b}invoke></{b}{other}>'
             yield "other wrapper", text, [], text
     elif name in ("glm45", "glm47"):
         yield "unknown tool", "<tool_call>other\n<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>", [], ""
-        yield "verbatim text", "<tool_call>save<arg_key>text</arg_key><arg_value>\n x </arg_value></tool_call>", \
-            [("save", {"text": "\n x "})], ""
+        yield (
+            "verbatim text",
+            "<tool_call>save<arg_key>text</arg_key><arg_value>\n x </arg_value></tool_call>",
+            [("save", {"text": "\n x "})],
+            "",
+        )
         text = "<tool_call>\n</tool_call>"
         yield "no name", text, [], text
         text = "<tool_call>ad"
         yield "truncated", text, [], text
     elif name == "pythonic":
-        yield "literals", "[save(text='x', on=False, tags=('a', \"b\"), nothing=None, ratio=-1.5e3, meta={'k': {1, 2}})]", \
-            [("save", {"text": "x", "on": False, "tags": ["a", "b"], "nothing": None, "ratio": -1500.0, "meta": {"k": [1, 2]}})], ""
-        for label, text in {"positional": "[add(1, 2)]", "empty list": "[]", "numbers": "[1, 2]", "truncated": "[add(a=1",
-                            "expression": "[add(a=1+f())]"}.items():
+        yield (
+            "literals",
+            "[save(text='x', on=False, tags=('a', \"b\"), nothing=None, ratio=-1.5e3, meta={'k': {1, 2}})]",
+            [
+                (
+                    "save",
+                    {
+                        "text": "x",
+                        "on": False,
+                        "tags": ["a", "b"],
+                        "nothing": None,
+                        "ratio": -1500.0,
+                        "meta": {"k": [1, 2]},
+                    },
+                )
+            ],
+            "",
+        )
+        for label, text in {
+            "positional": "[add(1, 2)]",
+            "empty list": "[]",
+            "numbers": "[1, 2]",
+            "truncated": "[add(a=1",
+            "expression": "[add(a=1+f())]",
+        }.items():
             yield label, text, [], text
     elif name == "llama4_pythonic":
         yield "without markers", "[add(a=1, b=2)]", [add], ""
     elif name == "lfm2":
-        yield "echo", "<|tool_call_start|>[add(a=1, b=2)]<|tool_call_end|>[add(a=1, b=2)]<|tool_call_end|>Done.", [add], "Done."
-        yield "reserved words", "<|tool_call_start|>[save(from='a', class=1)]<|tool_call_end|>", \
-            [("save", {"from": "a", "class": 1})], ""
+        yield (
+            "echo",
+            "<|tool_call_start|>[add(a=1, b=2)]<|tool_call_end|>[add(a=1, b=2)]<|tool_call_end|>Done.",
+            [add],
+            "Done.",
+        )
+        yield (
+            "reserved words",
+            "<|tool_call_start|>[save(from='a', class=1)]<|tool_call_end|>",
+            [("save", {"from": "a", "class": 1})],
+            "",
+        )
     elif name == "kimi_k2":
-        yield "empty arguments", "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>" \
-            "<|tool_call_end|><|tool_calls_section_end|>", [("now", {})], ""
-        yield "closed by the section", '<|tool_calls_section_begin|> <|tool_call_begin|> functions.add:3 ' \
-            '<|tool_call_argument_begin|> {"a": 1, "b": 2} <|tool_calls_section_end|>', [add], ""
+        yield (
+            "empty arguments",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>"
+            "<|tool_call_end|><|tool_calls_section_end|>",
+            [("now", {})],
+            "",
+        )
+        yield (
+            "closed by the section",
+            "<|tool_calls_section_begin|> <|tool_call_begin|> functions.add:3 "
+            '<|tool_call_argument_begin|> {"a": 1, "b": 2} <|tool_calls_section_end|>',
+            [add],
+            "",
+        )
         text = '<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": <|tool_call_end|>'
         yield "no JSON", text + "<|tool_calls_section_end|>", [], text + "<|tool_calls_section_end|>"
     elif name == "deepseek_v3":
@@ -450,18 +582,32 @@ def extra(name):
     elif name == "gigachat3":
         yield "short form", f"<|function_call|>{json_add}", [add], ""
     elif name == "ernie45":
-        yield "response", "\n<response>\nHello\n</response>\n<tool_call>\n" + json_add + "\n</tool_call>\n", [add], "\nHello"
+        yield (
+            "response",
+            "\n<response>\nHello\n</response>\n<tool_call>\n" + json_add + "\n</tool_call>\n",
+            [add],
+            "\nHello",
+        )
     elif name == "hunyuan_a13b":
         text = f"<think><tool_calls>[{json_add}]</tool_calls></think>"
         yield "in a thought", text, [], text
     elif name == "step3":
-        yield "without the word", '<｜tool_calls_begin｜><｜tool_call_begin｜><steptml:invoke name="now"></steptml:invoke>' \
-            "<｜tool_call_end｜><｜tool_calls_end｜>", [("now", {})], ""
+        yield (
+            "without the word",
+            '<｜tool_calls_begin｜><｜tool_call_begin｜><steptml:invoke name="now"></steptml:invoke>'
+            "<｜tool_call_end｜><｜tool_calls_end｜>",
+            [("now", {})],
+            "",
+        )
     elif name == "gemma4":
         yield "wrapped keys", '<|tool_call>call:add{<|"|>a<|"|>:1,<|"|>b<|"|>:2}<tool_call|>', [add], ""
         yield "dotted name", "<|tool_call>call:web.search-v2{}<tool_call|>", [("web.search-v2", {})], ""
-        yield "text by the schema", "<|tool_call>call:save{text:12,count:3}<tool_call|>", \
-            [("save", {"text": "12", "count": 3})], ""
+        yield (
+            "text by the schema",
+            "<|tool_call>call:save{text:12,count:3}<tool_call|>",
+            [("save", {"text": "12", "count": 3})],
+            "",
+        )
         text = "<|tool_call>call:save{tags:[1,2"
         yield "truncated list", text, [], text
     elif name == "functiongemma":
@@ -469,12 +615,25 @@ def extra(name):
     elif name == "hy_v3":
         yield "suffix", hy_v3([add], "_hy"), [add], ""
     elif name == "minicpm5":
-        yield "plain values", '<function name="add"><param name="a">1</param><param name="b"> 2 </param></function>', [add], ""
-        yield "unknown argument", '<function name="add"><param name="a">1</param><param name="z">2</param></function>', \
-            [("add", {"a": 1})], ""
+        yield (
+            "plain values",
+            '<function name="add"><param name="a">1</param><param name="b"> 2 </param></function>',
+            [add],
+            "",
+        )
+        yield (
+            "unknown argument",
+            '<function name="add"><param name="a">1</param><param name="z">2</param></function>',
+            [("add", {"a": 1})],
+            "",
+        )
         yield "wrapped", '<function name="add"><param name="arguments">{"a": 1, "b": 2}</param></function>', [add], ""
-        yield "letters for blanks", '<functionĠname="save"><paramĠname="text">aĠb</param></function>', \
-            [("save", {"text": "a b"})], ""
+        yield (
+            "letters for blanks",
+            '<functionĠname="save"><paramĠname="text">aĠb</param></function>',
+            [("save", {"text": "a b"})],
+            "",
+        )
     elif name == "muse_glimmer":
         call = '<atem:function_calls><atem:invoke name="now"></atem:invoke></atem:function_calls>'
         yield "echo in an answer", f"to=user<|message|>see {call}<|eot|>", [], f"see {call}"
