@@ -23,7 +23,7 @@ size_t status_bytes(const std::string& name) {
 
 TEST_CASE("a weight is in memory once while it is packed, and its file's pages are let go") {
   const FormatInfo& format = format_info(Format::Q8_0);
-  const int64_t rows = 64 << 10, cols = 1024;
+  const int64_t rows = 128 << 10, cols = 1024;  // large beside what threads hold for a moment
   const size_t bytes = static_cast<size_t>(rows * cols / format.block_size * format.block_bytes);
   const TempDir dir;
   const std::string path = dir.write("weight", std::string(bytes, '\1'));
