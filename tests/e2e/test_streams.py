@@ -9,6 +9,7 @@ from localai_client import Backend
 from runs import GREEDY, Run, at_once, load, unary
 
 STREAMS = 32
+LATE_WORKERS = 8  # of the backend's few fixed pools, which start a worker when they first need it
 
 
 def wait_for(condition, seconds: float, what: str) -> None:
@@ -43,13 +44,15 @@ def test_RPC_03_half_of_many_streams_cancelled(smollm2):
             stream.close()
             return True
 
-        assert all(at_once([lambda n=n: (leave if n % 2 else stay)(n) for n in range(STREAMS)]))
-        started = time.monotonic()
-        assert client.predict("The", Tokens=1).tokens == 1
-        assert client.health() == b"OK"
-        assert time.monotonic() - started < 2
+        for _ in range(2):
+            assert all(at_once([lambda n=n: (leave if n % 2 else stay)(n) for n in range(STREAMS)]))
+            started = time.monotonic()
+            assert client.predict("The", Tokens=1).tokens == 1
+            assert client.health() == b"OK"
+            assert time.monotonic() - started < 2
         wait_for(lambda: client.status()[0] == "READY", 5, "a cancelled request is still running")
-        wait_for(lambda: backend.threads() <= threads, 5, f"more than the {threads} threads of before")
+        most = threads + LATE_WORKERS  # a thread left by every cancelled stream would be 32 more
+        wait_for(lambda: backend.threads() <= most, 5, f"more than {most} threads, and {threads} before")
 
 
 def test_RPC_02_cancelled_before_the_first_token(smollm2):
