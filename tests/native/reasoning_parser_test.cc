@@ -77,6 +77,13 @@ std::ostream& operator<<(std::ostream& out, const Result& r) {
   return out << Json{{"reasoning", r.reasoning}, {"content", r.content}, {"repeats", r.repeats}}.dump();
 }
 
+// Sanitizers make every byte many times dearer.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kHostileBytes = 50000;
+#else
+constexpr size_t kHostileBytes = 1000000;
+#endif
+
 constexpr std::string_view kOpenPrompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n";
 constexpr std::string_view kClosedPrompt =
     "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
@@ -259,7 +266,7 @@ TEST_CASE("hostile texts take linear time") {
           std::string("Here is my "), std::string(" to=self"), std::string("<|start|>")}) {
       if (unit.empty()) continue;
       std::string text;
-      while (text.size() < 1000000) text += unit;
+      while (text.size() < kHostileBytes) text += unit;
       const auto begin = std::chrono::steady_clock::now();
       const Result whole = parse_pieces(name, text, {}, {text.size()});
       std::vector<size_t> pieces(text.size() / 5, 5);
