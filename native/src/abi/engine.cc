@@ -24,15 +24,21 @@ void load(const vllm_model_params* params, const char* settings_json, bool with_
   *out = handle.release();
 }
 
+/// A request with everything but its prompt.
+GenerationRequest request_with(vllm_engine* engine, const vllm_sampling_params& params) {
+  GenerationRequest request;
+  request.sampling = sampling_params(params);
+  if (const auto spec = constraint_spec(params))
+    request.constraint = engine->engine->constraints().make(*spec);
+  return request;
+}
+
 GenerationRequest text_request(vllm_engine* engine, const char* prompt, const vllm_sampling_params* params) {
   require(engine, "engine");
   require(prompt, "prompt");
   require(params, "params");
-  GenerationRequest request;
-  request.sampling = sampling_params(*params);
+  GenerationRequest request = request_with(engine, *params);
   request.prompt = engine->engine->encode_prompt(prompt);
-  if (const auto spec = constraint_spec(*params))
-    request.constraint = engine->engine->constraints().make(*spec);
   return request;
 }
 
@@ -169,11 +175,8 @@ vllm_status vllm_complete_tokens(vllm_engine* engine, const int32_t* prompt_toke
     if (n_prompt_tokens <= 0) fail_argument("n_prompt_tokens is %d, needed is at least 1", n_prompt_tokens);
     if (max_out_tokens < 0) fail_argument("max_out_tokens is %d, needed is at least 0", max_out_tokens);
     if (max_out_tokens > 0) require(out_tokens, "out_tokens");
-    GenerationRequest request;
-    request.sampling = sampling_params(*params);
+    GenerationRequest request = request_with(engine, *params);
     request.prompt.assign(prompt_tokens, prompt_tokens + n_prompt_tokens);
-    if (const auto spec = constraint_spec(*params))
-      request.constraint = engine->engine->constraints().make(*spec);
     const Whole whole = run(*engine->engine, std::move(request));
     if (out != nullptr) fill(whole, out);
     *n_out_tokens =

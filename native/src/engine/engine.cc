@@ -262,10 +262,11 @@ void Engine::advance(Live& live, std::span<float> logits) {
   } else {
     std::span<const uint32_t> mask;
     if (request.constraint) {
-      mask_.assign((static_cast<size_t>(info_.vocab_size) + 31) / 32, ~0u);
+      mask_.resize((static_cast<size_t>(info_.vocab_size) + 31) / 32);
       mask = mask_;
       if (live.thinking && live.thinking->thinking()) {
         // The thought must be closed: an answer that ended in it would not have met its constraint.
+        std::fill(mask_.begin(), mask_.end(), ~0u);
         for (const int32_t id : end_ids_) mask_[static_cast<size_t>(id) / 32] &= ~(1u << (id % 32));
       } else {
         if (request.constraint->is_dead())
