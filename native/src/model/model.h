@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "model/model_spec.h"
+#include "model/sublayer.h"
 #include "weights/checkpoint.h"
 
 namespace vllm {
@@ -30,25 +30,24 @@ class Model {
   std::span<float> logits(int i);
 
  private:
-  struct Norm;
-  struct Linear;
   struct Layer;
   struct Workspace;
-  class Binder;
 
   Model(ModelSpec spec, Device& device);
+  void bind(Binder& binder);
   void reserve(int rows, int logit_rows);
   void forward_rows(const StepBatch& batch, KvCache& cache, int first_logit);
-  void normalise(const Tensor& x, const Norm& norm, bool accumulate, const Tensor& out);
+  void normalise(const Tensor& x, const Vector& norm, bool accumulate, const Tensor& out);
 
   ModelSpec spec_;
   Device& device_;
   std::unique_ptr<DeviceWeight> embedding_;
   std::unique_ptr<DeviceWeight> output_;  // null when tied
-  std::unique_ptr<Norm> output_norm_;
+  std::unique_ptr<Vector> output_norm_;
   std::vector<Layer> layers_;
   std::unique_ptr<Workspace> workspace_;
   std::vector<float> host_logits_;  // for devices whose memory the host cannot read
+  int64_t scratch_cols_ = 0;
   size_t weight_bytes_ = 0;
 };
 

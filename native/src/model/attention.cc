@@ -1,0 +1,64 @@
+#include "model/binder.h"
+#include "model/sublayer.h"
+
+namespace vllm {
+namespace {
+
+/// Causal self-attention with grouped heads, rotary positions and, where the architecture has them, norms of
+/// q and k.
+class Attention : public Sublayer {
+ public:
+  Attention(Binder& binder, const ModelSpec& spec, int layer, int kv_layer)
+      : kv_layer_(kv_layer),
+        rope_(spec.ropes[static_cast<size_t>(spec.layers[static_cast<size_t>(layer)].rope)]),
+        q_cols_(static_cast<int64_t>(spec.heads) * spec.head_dim),
+        kv_cols_(static_cast<int64_t>(spec.kv_heads) * spec.head_dim) {
+    const WeightNames& n = spec.names;
+    attention_.heads = spec.heads;
+    attention_.kv_heads = spec.kv_heads;
+    attention_.head_dim = spec.head_dim;
+    attention_.scale = spec.attention_scale;
+    attention_.window = spec.layers[static_cast<size_t>(layer)].window;
+    q_norm_ = binder.norm(layer_name(n.q_norm, layer), spec.head_dim);
+    k_norm_ = binder.norm(layer_name(n.k_norm, layer), spec.head_dim);
+    qkv_ = binder.linear({{layer_name(n.q, layer), q_cols_},
+                          {layer_name(n.k, layer), kv_cols_},
+                          {layer_name(n.v, layer), kv_cols_}},
+                         spec.hidden, spec.needs_qkv_bias);
+    o_ = binder.linear({{layer_name(n.o, layer), spec.hidden}}, q_cols_, false);
+  }
+
+  int64_t scratch_cols() const override {
+    return Scratch::padded(q_cols_ + 2 * kv_cols_) + Scratch::padded(q_cols_);
+  }
+
+  void run(const StepContext& step, const Tensor& in, bool accumulate, const Tensor& out) const override {
+    Device& device = step.device;
+    const Tensor qkv = step.scratch.take(in.rows, q_cols_ + 2 * kv_cols_);
+    const Tensor mixed = step.scratch.take(in.rows, q_cols_);
+    const Tensor q = qkv.columns(0, q_cols_), k = qkv.columns(q_cols_, kv_cols_),
+                 v = qkv.columns(q_cols_ + kv_cols_, kv_cols_);
+    device.matmul(qkv_.pointers, in, qkv_.bias_or_null(), false, qkv);
+    device.norm_rope(q, attention_.heads, q_norm_ ? &q_norm_->values : nullptr, step.spec.norm_eps, rope_);
+    device.norm_rope(k, attention_.kv_heads, k_norm_ ? &k_norm_->values : nullptr, step.spec.norm_eps, rope_);
+    device.write_kv(step.cache, kv_layer_, k, v);
+    device.attention(step.cache, kv_layer_, q, attention_, mixed);
+    device.matmul(o_.pointers, mixed, o_.bias_or_null(), accumulate, out);
+  }
+
+ private:
+  int kv_layer_;
+  const RopeSpec& rope_;
+  int64_t q_cols_, kv_cols_;
+  AttentionSpec attention_;
+  std::unique_ptr<Vector> q_norm_, k_norm_;
+  Linear qkv_, o_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sublayer> bind_attention(Binder& binder, const ModelSpec& spec, int layer, int kv_layer) {
+  return std::make_unique<Attention>(binder, spec, layer, kv_layer);
+}
+
+}  // namespace vllm

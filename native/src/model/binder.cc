@@ -1,0 +1,146 @@
+#include "model/binder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace vllm {
+
+std::string layer_name(const std::string& pattern, int layer) {
+  std::string out = pattern;
+  const size_t at = out.find("{}");
+  if (at != std::string::npos) out.replace(at, 2, std::to_string(layer));
+  return out;
+}
+
+Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry)
+    : checkpoint_(checkpoint), device_(device), spec_(spec), dry_(dry) {
+  for (const auto& [name, weight] : checkpoint.weights()) total_bytes_ += weight.bytes;
+}
+
+std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count) {
+  std::vector<float> values;
+  if (name.empty() || !decode(name + ".weight", count, values)) return nullptr;
+  if (spec_.norm_adds_one)
+    for (float& v : values) v += 1.0f;
+  return vector(values);
+}
+
+std::unique_ptr<DeviceWeight> Binder::matrix(const std::string& name, int64_t rows, int64_t cols,
+                                             bool lookup_only) {
+  const Weight* weight = take(name + ".weight", rows, cols);
+  if (weight == nullptr || dry_) return nullptr;
+  auto packed = device_.pack(weight->view(), lookup_only);
+  weight->file->release(weight->data, weight->bytes);
+  weight_bytes_ += packed->bytes;
+  count(*weight);
+  return packed;
+}
+
+Linear Binder::linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed) {
+  Linear out;
+  bool any_bias = bias_needed;
+  for (const Part& part : parts) {
+    out.weights.push_back(matrix(part.name, part.rows, cols, false));
+    out.pointers.push_back(out.weights.back().get());
+    any_bias = any_bias || has(part.name + ".bias");
+  }
+  if (!any_bias) return out;
+  std::vector<float> bias;
+  for (const Part& part : parts) {
+    std::vector<float> values(static_cast<size_t>(part.rows), 0.0f);
+    if (bias_needed || has(part.name + ".bias")) decode(part.name + ".bias", part.rows, values);
+    bias.insert(bias.end(), values.begin(), values.end());
+  }
+  out.bias = vector(bias);
+  return out;
+}
+
+void Binder::check() const {
+  refuse_missing();
+  refuse_unused();
+}
+
+/// Null, and noted, when it is missing.
+const Weight* Binder::take(const std::string& name, int64_t rows, int64_t cols) {
+  const Weight* weight = checkpoint_.find(name);
+  if (weight == nullptr) {
+    missing_.push_back(name);
+    return nullptr;
+  }
+  used_.insert(weight->name);
+  const WeightView view = weight->view();
+  if (view.rows != rows || view.cols != cols)
+    fail_load("%s: the tensor %s is %lld x %lld, needed is %lld x %lld", checkpoint_.path().c_str(),
+              name.c_str(), static_cast<long long>(view.rows), static_cast<long long>(view.cols),
+              static_cast<long long>(rows), static_cast<long long>(cols));
+  return weight;
+}
+
+/// False when it is missing.
+bool Binder::decode(const std::string& name, int64_t count, std::vector<float>& out) {
+  const Weight* weight = take(name, 1, count);
+  if (weight == nullptr) return false;
+  const FormatInfo& info = format_info(weight->format);
+  if (count % info.block_size != 0)
+    fail_load("%s: the tensor %s has %lld values, needed is a multiple of %d", checkpoint_.path().c_str(),
+              name.c_str(), static_cast<long long>(count), info.block_size);
+  out.resize(static_cast<size_t>(count));
+  info.decode(weight->data, count, out.data());
+  this->count(*weight);
+  return true;
+}
+
+std::unique_ptr<Vector> Binder::vector(const std::vector<float>& values) {
+  if (dry_) return nullptr;
+  auto out = std::make_unique<Vector>();
+  const auto count = static_cast<int64_t>(values.size());
+  out->buffer = device_.allocate(values.size() * sizeof(float));
+  out->values = Tensor{out->buffer.get(), 0, 1, count, count};
+  device_.write(out->values, values.data());
+  weight_bytes_ += values.size() * sizeof(float);
+  return out;
+}
+
+void Binder::count(const Weight& weight) {
+  if (dry_) return;
+  done_bytes_ += weight.bytes;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_report_ < std::chrono::seconds(2)) return;
+  last_report_ = now;
+  log_info("loading weights: %.0f %%",
+           100.0 * static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+}
+
+void Binder::refuse_missing() const {
+  if (missing_.empty()) return;
+  constexpr size_t kShown = 8;
+  std::string list;
+  for (size_t i = 0; i < std::min(missing_.size(), kShown); ++i) list += (i == 0 ? "" : ", ") + missing_[i];
+  if (missing_.size() > kShown) list += format(" and %zu more", missing_.size() - kShown);
+  fail_load("%s: %zu tensors of the %s model are missing: %s", checkpoint_.path().c_str(), missing_.size(),
+            spec_.architecture.c_str(), list.c_str());
+}
+
+void Binder::refuse_unused() const {
+  size_t skipped = 0;
+  std::string first;
+  for (const auto& [name, weight] : checkpoint_.weights()) {
+    if (used_.count(name) != 0) continue;
+    const bool harmless = name == "rope_freqs.weight" || name.ends_with("rotary_emb.inv_freq") ||
+                          (spec_.tied_embeddings && name == spec_.names.output + ".weight");
+    if (harmless) continue;
+    const bool other_part =
+        std::any_of(spec_.ignored_prefixes.begin(), spec_.ignored_prefixes.end(),
+                    [&, &tensor = name](const std::string& prefix) { return tensor.starts_with(prefix); });
+    if (!other_part)
+      fail_load("%s: the tensor %s belongs to no part of the %s architecture", checkpoint_.path().c_str(),
+                name.c_str(), spec_.architecture.c_str());
+    if (skipped++ == 0) first = name;
+  }
+  if (skipped > 0)
+    log_info("%zu tensors of parts that are not served are skipped (%s, ...)", skipped, first.c_str());
+}
+
+}  // namespace vllm

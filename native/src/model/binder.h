@@ -1,0 +1,60 @@
+// Finds, checks and packs the tensors of a spec, and knows at the end which ones nobody asked for.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/sublayer.h"
+#include "weights/checkpoint.h"
+
+namespace vllm {
+
+/// The name for one layer: "{}" becomes its number. Empty stays empty.
+std::string layer_name(const std::string& pattern, int layer);
+
+/// A model is bound twice with the same calls: first dry, where nothing is packed (matrices and vectors are
+/// null, linears empty) and what is missing or of the wrong shape is found before the long work begins.
+class Binder {
+ public:
+  struct Part {
+    std::string name;  // without ".weight" or ".bias"
+    int64_t rows;
+  };
+
+  Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry);
+
+  bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
+  /// The values of name + ".weight", plus one where the spec says so. Null for an empty name.
+  std::unique_ptr<Vector> norm(const std::string& name, int64_t count);
+  std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only);
+  /// The parts stacked by rows, with the biases that exist, or all of them if `bias_needed`.
+  Linear linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed);
+
+  /// After the dry run: one error that lists the missing tensors, and one for tensors that no part of the
+  /// model uses, since then the model computed is not the model stored.
+  void check() const;
+  size_t weight_bytes() const { return weight_bytes_; }
+
+ private:
+  const Weight* take(const std::string& name, int64_t rows, int64_t cols);
+  bool decode(const std::string& name, int64_t count, std::vector<float>& out);
+  std::unique_ptr<Vector> vector(const std::vector<float>& values);
+  void count(const Weight& weight);
+  void refuse_missing() const;
+  void refuse_unused() const;
+
+  const Checkpoint& checkpoint_;
+  Device& device_;
+  const ModelSpec& spec_;
+  const bool dry_;
+  std::set<std::string> used_;
+  std::vector<std::string> missing_;
+  size_t weight_bytes_ = 0;
+  size_t total_bytes_ = 0;
+  size_t done_bytes_ = 0;
+  std::chrono::steady_clock::time_point last_report_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace vllm
