@@ -7,7 +7,7 @@
 
 PYTHON := venv/bin/python
 JOBS := $(shell nproc 2>/dev/null || echo 2)
-CXX_SOURCES = $(shell find native tests/native -name '*.cc' -o -name '*.c' -o -name '*.h')
+CXX_SOURCES = $(shell find native tests/native bench/native -name '*.cc' -o -name '*.c' -o -name '*.h')
 
 # The parts that threads share.
 TSAN_PATTERN := scheduler|pool|stream|engine|constrain_mask
@@ -31,7 +31,9 @@ install:
 demo: install
 	PYTHONPATH=python $(PYTHON) tools/demo.py
 
-bench: install
+bench: install-dev
+	$(PYTHON) -m pip install --quiet -r requirements-bench.txt
+	$(CMAKE_CONFIGURE) build
 	PYTHONPATH=python $(PYTHON) bench/run.py
 
 test:

@@ -1,42 +1,31 @@
 #!/usr/bin/env python3
-"""Measures this engine and, where it is installed, llama.cpp on the same file in alternating runs.
+"""Measures this engine beside llama.cpp (and, with PEER=vllm or --peer vllm, vLLM) on the same models, alternating.
 
-    python bench/run.py [--model PATH] [--peer llama [--llama-python PYTHON]]
+    python bench/run.py [--models KEY,...] [--groups speed,long,serving,start] [--runs 5] [--fresh]
 
-Each run is a process of its own: load until the first token, prefill of 512 tokens, decode of 128, 4, 8 and 16 streams
-of 16 + 64 tokens, peak memory over the interpreter. Printed are medians and ratios; a ratio above 1 is in our favour.
-llama.cpp is what `import llama_cpp` gives in the interpreter of --llama-python or $LLAMA_CPP_PYTHON.
+Every measurement is kept in bench/results/samples.json as it is made, so an interrupted run goes on where it stopped;
+--fresh forgets them. At the end the medians, ratios and shares of the machine's limit are printed as a Markdown table,
+with the JSON and a plot beside the samples. llama.cpp is built from its source package at the first run.
 """
 
 import argparse
 import json
 import os
-import shutil
-import statistics
+import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY / "tools"))
-from models import FetchError, fetch  # noqa: E402
+import peers
+import report
+from cases import FIGURES, GROUPS, MODELS, REPOSITORY, Model, gguf_file, qwen3_folder, say
+from measure_llama import Llama
 
-# figure, label, unit, factor, whether more is better
-FIGURES = [
-    ("prefill", "prefill, 512 tokens", "tokens/s", 1, True),
-    ("decode", "decode, 1 stream", "tokens/s", 1, True),
-    ("streams 4", "4 streams, together", "tokens/s", 1, True),
-    ("streams 8", "8 streams, together", "tokens/s", 1, True),
-    ("streams 16", "16 streams, together", "tokens/s", 1, True),
-    ("load", "load to first token", "s", 1, False),
-    ("memory", "peak memory", "MB", 1e-6, False),
-]
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+PROGRAMS = REPOSITORY / "build" / "bench" / "native"
 BUSY = 0.1  # of all cores
-
-
-class BenchError(Exception):
-    """One sentence."""
 
 
 def busy_share(seconds: float = 1.0) -> float:
@@ -53,100 +42,136 @@ def busy_share(seconds: float = 1.0) -> float:
     return 1 - (idle_after - idle) / max(total_after - total, 1)
 
 
-def warn_when_busy(when: str) -> bool:
-    share, load = busy_share(), os.getloadavg()[0]
-    if share > BUSY:
-        print(
-            f"warning: {when} other processes use {share:.0%} of this machine (load {load:.1f}); "
-            "engines suffer from that unequally, so these figures and their ratios mean little",
-            file=sys.stderr,
-        )
-    return share > BUSY
+class Samples:
+    """model / engine / figure -> a value for each run, kept on disk."""
+
+    def __init__(self, path: Path, fresh: bool):
+        self._path = path
+        self.data: dict = {"limits": [], "busy": [], "values": {}}
+        if path.exists() and not fresh:
+            self.data = json.loads(path.read_text())
+
+    def count(self, model: str, engine: str, group: str) -> int:
+        """Complete runs of a group."""
+        values = self.data["values"].get(model, {}).get(engine, {})
+        figures = [figure.key for figure in FIGURES if figure.group == group]
+        if engine == "vllm" and group == "start":
+            return sys.maxsize
+        return min(len(values.get(key, [])) for key in figures)
+
+    def add(self, model: str, engine: str, figures: dict) -> None:
+        values = self.data["values"].setdefault(model, {}).setdefault(engine, {})
+        for key, value in figures.items():
+            values.setdefault(key, []).append(value)
+        self.save()
+
+    def save(self) -> None:
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self.data, indent=1) + "\n")
+        partial.rename(self._path)
 
 
-def run_worker(python: str, script: str, model: Path, threads: int) -> dict:
-    command = [python, str(REPOSITORY / "bench" / script), str(model), "--threads", str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY / "bench")
-    if done.returncode != 0 or not done.stdout.strip():
+def run_program(command: list, **environment: str) -> subprocess.CompletedProcess:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, cwd=HERE, env={**os.environ, **environment}
+    )
+    if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
-        raise BenchError(f"{script} failed on {model}: {lines[-1]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        raise peers.PeerError(f"{' '.join(map(str, command[:3]))}: {lines[-1]}")
+    return done
 
 
-def find_llama(python: str | None) -> str | None:
-    for candidate in filter(None, (python, os.environ.get("LLAMA_CPP_PYTHON"), sys.executable)):
-        found = shutil.which(candidate)
-        if found and subprocess.run([found, "-c", "import llama_cpp, numpy"], capture_output=True).returncode == 0:
-            return found
-    return None
+def start(command: list[str]) -> dict:
+    """How long a program that computes one token runs, and how much memory it takes."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    if status != 0:
+        raise peers.PeerError(f"{command[0]} ended with status {os.waitstatus_to_exitcode(status)}")
+    assert isinstance(usage, resource.struct_rusage)
+    return {"load": time.perf_counter() - begin, "memory": usage.ru_maxrss / 1024}
 
 
-def table(runs: dict[str, list[dict]]) -> str:
-    ours, *peers = runs
-    width = max(34, *(len(name) + 3 for name in runs))
-    lines = [" " * 22 + "".join(name.rjust(width) for name in runs) + ("   ratio" if peers else "")]
-    for key, label, unit, factor, more in FIGURES:
-        medians, cells = [], ""
-        for results in runs.values():
-            values = sorted(result[key] * factor for result in results)
-            median = statistics.median(values)
-            medians.append(median)
-            digits = 2 if values[0] < 10 else 0
-            spread = f"({values[0]:.{digits}f}-{values[-1]:.{digits}f})" if len(values) > 1 else ""
-            cells += f"{median:.{digits}f} {unit} {spread}".rjust(width)
-        ratio = ""
-        if peers:
-            ratio = f"{medians[0] / medians[1] if more else medians[1] / medians[0]:8.2f}"
-        lines.append(f"{label:<22}{cells}{ratio}")
-    return "\n".join(lines)
+class Engines:
+    def __init__(self, names: list[str], threads: int):
+        self.threads = threads
+        self.llama_programs = peers.llama() if "llama" in names else None
+        self.llama = Llama(self.llama_programs) if self.llama_programs else None
+        self.vllm = peers.vllm() if "vllm" in names else None
+
+    def file(self, model: Model) -> Path:
+        return gguf_file(model, self.llama_programs / "llama-quantize" if self.llama_programs else None)
+
+    def measure(self, engine: str, model: Model, group: str, run: int) -> dict:
+        if engine == "vllm":
+            # It reads safetensors folders; the GGUF forms of a shape are held against its bfloat16.
+            command = [self.vllm, "measure_vllm.py", qwen3_folder(), group, "--threads", self.threads, "--seed", run]
+            return json.loads(run_program(command).stdout.splitlines()[-1])
+        path = self.file(model)
+        if engine == "llama":
+            assert self.llama is not None
+            if group == "start":
+                return start(self.llama.start_command(path, self.threads))
+            return getattr(self.llama, group)(path, self.threads, run)
+        if group == "start":
+            return start([str(PROGRAMS / "first_token"), str(path)])
+        command = [sys.executable, "measure_ours.py", path, group, "--threads", self.threads, "--seed", run]
+        return json.loads(run_program(command).stdout.splitlines()[-1])
+
+
+def measure_all(arguments, samples: Samples) -> None:
+    names = ["ours", *(name for name in arguments.peer.split(",") if name != "none")]
+    build = ["cmake", "--build", REPOSITORY / "build", "--target", "limits", "first_token"]
+    run_program(build)
+    engines = Engines(names, arguments.threads)
+    for model in MODELS:
+        if arguments.models and model.key not in arguments.models.split(","):
+            continue
+        engines.file(model)
+        for group in GROUPS:
+            if group not in arguments.groups.split(","):
+                continue
+            for run in range(arguments.runs):
+                for engine in names:
+                    if engine == "vllm" and (not model.floats or group == "long"):
+                        continue
+                    if samples.count(model.key, engine, group) > run:
+                        continue
+                    share = busy_share()
+                    if share > BUSY:
+                        say(f"warning: other processes use {share:.0%} of this machine; these figures mean little")
+                        samples.data["busy"].append(f"{model.key} {group} {engine}: {share:.0%}")
+                    say(f"{model.label}, {group}, run {run + 1} of {arguments.runs}: {engine}")
+                    samples.add(model.key, engine, engines.measure(engine, model, group, run))
+        limits = run_program([PROGRAMS / "limits", arguments.threads]).stdout
+        samples.data["limits"].append(json.loads(limits))
+        samples.save()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", type=Path, help="GGUF file or folder with safetensors; SmolLM2 when not given")
-    parser.add_argument("--peer-model", type=Path, metavar="PATH", help="the peer's file, where it needs another form")
-    parser.add_argument("--peer", choices=["llama", "none"], help="default: llama where it is installed")
-    parser.add_argument("--llama-python", metavar="PYTHON", help="interpreter in which llama_cpp can be imported")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--models", help="comma-separated: " + ", ".join(model.key for model in MODELS))
+    parser.add_argument("--groups", default=",".join(GROUPS), help="comma-separated: " + ", ".join(GROUPS))
+    parser.add_argument("--peer", default="llama", help="llama, vllm, both with a comma, or none")
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure of every run")
+    parser.add_argument("--fresh", action="store_true", help="forget the measurements of earlier runs")
+    parser.add_argument("--report", action="store_true", help="measure nothing, print what there is")
     arguments = parser.parse_args()
+    if extra := os.environ.get("PEER"):
+        arguments.peer = ",".join(dict.fromkeys([*arguments.peer.split(","), *extra.split(",")]))
+    RESULTS.mkdir(exist_ok=True)
+    samples = Samples(RESULTS / "samples.json", arguments.fresh)
     try:
-        model = (arguments.model or fetch("smollm2")).resolve()
-        if not model.exists():
-            raise BenchError(f"{model} does not exist")
-        workers = {"ours": (sys.executable, "worker_ours.py", model)}
-        llama = None if arguments.peer == "none" else find_llama(arguments.llama_python)
-        if llama:
-            workers["llama"] = (llama, "worker_llama.py", (arguments.peer_model or model).resolve())
-        elif arguments.peer == "llama":
-            raise BenchError("llama_cpp cannot be imported; name an interpreter that can with --llama-python")
-        elif arguments.peer is None:
-            print("llama.cpp is not installed where --llama-python or $LLAMA_CPP_PYTHON points: ours alone")
-        busy = warn_when_busy("before the runs")
-        figures: dict[str, list[dict]] = {name: [] for name in workers}
-        names = {}
-        for number in range(arguments.runs):
-            for name, (python, script, path) in workers.items():
-                print(f"run {number + 1} of {arguments.runs}: {name}", file=sys.stderr, flush=True)
-                result = run_worker(python, script, path, arguments.threads)
-                figures[name].append(result["figures"])
-                names[name] = result["engine"]
-        busy |= warn_when_busy("after the runs")
-        runs = {names[name]: results for name, results in figures.items()}
-        print(
-            f"{model.name}, {arguments.threads} threads, medians of {arguments.runs} alternating runs (lowest-highest)"
-        )
-        print(table(runs))
-        if busy:
-            print("the machine was not idle: measure again before believing this")
-        if arguments.json:
-            arguments.json.write_text(json.dumps({"model": model.name, "busy": busy, "runs": runs}, indent=1) + "\n")
-    except (BenchError, FetchError, OSError) as error:
+        if not arguments.report:
+            measure_all(arguments, samples)
+    except (peers.PeerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    report.write(samples.data, RESULTS, arguments.threads)
     return 0
 
 

@@ -1,8 +1,5 @@
 // Speed of the CPU device's products beside the read rate and the int8 and bf16 peaks of the same seconds.
-// Cases run in turn and medians are printed, for the machine's memory rate drifts. Built by hand:
-//   cmake --build build --target vllm_layers
-//   g++ -std=c++20 -O2 -march=native -Inative/src bench/native/matmul_bench.cc
-//   build/tests/native/libvllm_layers.a -pthread
+// Cases run in turn and medians are printed, for the machine's memory rate drifts.
 // Use: matmul_bench [threads] [isa] [format] [repetitions]
 #include <sys/mman.h>
 
@@ -15,70 +12,18 @@
 #include <span>
 #include <string>
 #include <vector>
-#if defined(__AVX512VNNI__)
-#include <immintrin.h>
-#endif
 
 #include "device/cpu/matmul.h"
+#include "machine_limits.h"
 
 using namespace vllm;
 using namespace vllm::cpu;
 
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
-}
-
-/// GB/s of all threads reading their share of a buffer larger than the caches.
-double read_rate(ThreadPool& pool, std::span<const uint64_t> memory) {
-  const double start = now();
-  pool.run([&](int thread) {
-    const Range part = share(static_cast<int64_t>(memory.size()), thread, pool.threads(), 32);
-    typedef uint64_t V __attribute__((vector_size(64), aligned(8)));
-    V a{}, b{}, c{}, d{};
-    for (int64_t i = part.begin; i + 32 <= part.end; i += 32) {
-      const V* p = reinterpret_cast<const V*>(memory.data() + i);
-      a ^= p[0];
-      b ^= p[1];
-      c ^= p[2];
-      d ^= p[3];
-    }
-    a ^= b ^ c ^ d;
-    volatile uint64_t sink = a[0] ^ a[7];
-    (void)sink;
-  });
-  return static_cast<double>(memory.size()) * 8 / (now() - start) / 1e9;
-}
-
-/// G operations/s of vpdpbusd from registers (bf16: half of it); 0 without VNNI.
-double int8_peak(ThreadPool& pool) {
-#if defined(__AVX512VNNI__)
-  const int rounds = 100000;
-  const double start = now();
-  pool.run([&](int) {
-    int n = rounds;
-    asm volatile(
-        "1:\n"
-        "vpdpbusd %%zmm30,%%zmm31,%%zmm0\n vpdpbusd %%zmm30,%%zmm31,%%zmm1\n vpdpbusd "
-        "%%zmm30,%%zmm31,%%zmm2\n"
-        "vpdpbusd %%zmm30,%%zmm31,%%zmm3\n vpdpbusd %%zmm30,%%zmm31,%%zmm4\n vpdpbusd "
-        "%%zmm30,%%zmm31,%%zmm5\n"
-        "vpdpbusd %%zmm30,%%zmm31,%%zmm6\n vpdpbusd %%zmm30,%%zmm31,%%zmm7\n dec %0\n jnz 1b"
-        : "+r"(n)
-        :
-        : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm30", "xmm31", "cc");
-  });
-  return pool.threads() * 128.0 * 8 * rounds / (now() - start) / 1e9;
-#else
-  (void)pool;
-  return 0;
-#endif
 }
 
 struct Case {

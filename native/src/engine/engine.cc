@@ -87,6 +87,12 @@ Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
+ConstraintCompiler& Engine::constraints() {
+  std::call_once(constraints_once_,
+                 [this] { constraints_ = std::make_unique<ConstraintCompiler>(*tokenizer_, end_ids_); });
+  return *constraints_;
+}
+
 std::vector<int32_t> Engine::encode_prompt(std::string_view text) const {
   const size_t limit = static_cast<size_t>(info_.max_model_len) * tokenizer_->longest_token();
   if (text.size() > limit)

@@ -83,7 +83,8 @@ class Engine {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
-  ConstraintCompiler& constraints() { return *constraints_; }
+  /// Made at the first call, which takes some ten milliseconds.
+  ConstraintCompiler& constraints();
   const EngineInfo& info() const { return info_; }
   EngineMetrics metrics() const;
   EngineMemory memory() const;
@@ -112,6 +113,7 @@ class Engine {
   std::unique_ptr<KvCache> kv_cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Sampler> sampler_;
+  std::once_flag constraints_once_;
   std::unique_ptr<ConstraintCompiler> constraints_;
   std::vector<int32_t> end_ids_;
   bool jump_forward_ = false;

