@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   int32_t token = 0, count = 0;
   vllm_sampling_params sampling = vllm_sampling_params_default();
   sampling.max_tokens = 1;
+  sampling.temperature = 0;
   sampling.ignore_eos = true;
   if (vllm_engine_load(&model, &engine) != VLLM_OK ||
       vllm_complete_tokens(engine, &prompt, 1, &sampling, &token, 1, &count, NULL) != VLLM_OK || count != 1) {
@@ -22,5 +23,6 @@ int main(int argc, char** argv) {
     return 1;
   }
   printf("%d\n", token);
+  vllm_engine_free(engine);
   return 0;
 }

@@ -18,6 +18,12 @@ Tristate tristate(const char* name, int32_t value) {
   return static_cast<Tristate>(value);
 }
 
+std::optional<bool> environment_switch(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string_view(value) != "0";
+}
+
 }  // namespace
 
 EngineConfig engine_config(const vllm_model_params& params) {
@@ -29,8 +35,8 @@ EngineConfig engine_config(const vllm_model_params& params) {
   check_limit_mm_per_prompt(text(params.limit_mm_per_prompt));
   config.prefix_caching = tristate("enable_prefix_caching", params.enable_prefix_caching);
   config.jump_forward = tristate("enable_jump_forward", params.enable_jump_forward) == Tristate::On;
-  if (const char* value = std::getenv("VT_ENABLE_JUMP_FORWARD"); value != nullptr && *value != '\0')
-    config.jump_forward = std::string_view(value) != "0";
+  config.jump_forward = environment_switch("VT_ENABLE_JUMP_FORWARD").value_or(config.jump_forward);
+  config.step_trace = environment_switch("VLLM_STEP_TRACE").value_or(false);
   if (params.device < 0 || params.device > 2)
     fail_argument("device is %d, needed is 0 (auto), 1 (CPU) or 2 (CUDA)", params.device);
 

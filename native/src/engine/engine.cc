@@ -4,8 +4,11 @@
 #include <chrono>
 #include <deque>
 #include <random>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "device/tracing_device.h"
 
 namespace vllm {
 namespace {
@@ -169,6 +172,12 @@ void Engine::publish_metrics() {
   workspace_bytes_ = model_->workspace_bytes();
 }
 
+void Engine::log_trace() {
+  if (tracing_ == nullptr) return;
+  std::istringstream report(tracing_->take_report());
+  for (std::string line; std::getline(report, line);) log_info("%s", line.c_str());
+}
+
 void Engine::run() {
   while (take_inbox()) {
     try {
@@ -180,7 +189,9 @@ void Engine::run() {
       fail_all(Error(Status::Runtime, std::string("a step failed: ") + error.what()));
     }
     publish_metrics();
+    if (scheduler_->idle()) log_trace();
   }
+  log_trace();
   fail_all(Error(Status::Runtime, "the model was unloaded while the request ran"));
 }
 

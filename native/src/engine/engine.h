@@ -65,6 +65,8 @@ struct EngineInfo {
   bool prefix_caching = false;
 };
 
+class TracingDevice;
+
 class Engine {
  public:
   /// Loads a model and computes one row on its device. Throws Error(ModelLoad), or Error(InvalidArgument) for
@@ -105,8 +107,10 @@ class Engine {
   void fail(Live& live, const Error& error);
   void fail_all(const Error& error);
   void publish_metrics();
+  void log_trace();
 
   std::unique_ptr<Device> device_;
+  TracingDevice* tracing_ = nullptr;  // device_, when steps are traced
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "device/tracing_device.h"
 #include "engine/engine.h"
 #include "weights/fields.h"
 
@@ -123,6 +124,11 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->checkpoint_ = Checkpoint::open(config.model_path);
   const Checkpoint* checkpoint = engine->checkpoint_.get();
   engine->device_ = make_cpu_device(config.threads);
+  if (config.step_trace) {
+    auto tracing = make_tracing_device(std::move(engine->device_));
+    engine->tracing_ = tracing.get();
+    engine->device_ = std::move(tracing);
+  }
   // Beside the weights, whose packing waits for memory more than it computes.
   auto tokenizer = std::async(std::launch::async, [checkpoint] { return load_tokenizer(*checkpoint); });
   engine->model_ = Model::load(*checkpoint, *engine->device_);
@@ -188,6 +194,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
       static_cast<double>(engine->kv_cache_->bytes) / 1e6,
       static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs,
       info.max_num_batched_tokens, info.prefix_caching ? "on" : "off");
+  if (engine->tracing_ != nullptr) engine->tracing_->take_report();  // of the row above
   engine->publish_metrics();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
