@@ -58,6 +58,8 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
 /* Answers one question; *out_json is freed with vllm_string_free.
  *   {"query": "tokenize", "text": "...", "add_special": true}  -> {"tokens": [..]}
  *   {"query": "detokenize", "tokens": [..]}                    -> {"text": "..."}
+ *   {"query": "render", <a request of vllm_ext_submit with messages>}
+ *                        -> {"prompt": "...", "tokens": [..]}: what the chat template makes of it
  *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
  *                            "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished",
  *                            "preemptions", "tokens_per_second", "prompt_tokens_per_second"}

@@ -484,12 +484,22 @@ TEST_CASE("queries answer about tokens, memory, metrics and the model") {
   REQUIRE(tokens["tokens"].size() > 0);
   vllm::Json ask = {{"query", "detokenize"}, {"tokens", tokens["tokens"]}};
   CHECK(query(h.engine, ask.dump().c_str())["text"] == "hello world");
+  const vllm::Json prompt = query(
+      h.engine, R"({"query": "render", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3})");
+  CHECK(prompt["prompt"] == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  ask = {{"query", "tokenize"}, {"text", prompt["prompt"]}, {"add_special", false}};
+  CHECK(query(h.engine, ask.dump().c_str()) == vllm::Json{{"tokens", prompt["tokens"]}});
   CHECK(query(h.engine, R"({"query": "memory"})")["kv_cache"].get<size_t>() > 0);
   CHECK(query(h.engine, R"({"query": "info"})")["num_blocks"] == 64);
   char* out = nullptr;
   CHECK(vllm_ext_query(h.engine, R"({"query": "weather"})", &out) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(last_error_has("tokenize"));
   CHECK(vllm_ext_query(h.engine, R"({"query": "tokenize"})", &out) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(vllm_ext_query(h.engine, R"({"query": "render", "messages": []})", &out) ==
+        VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(vllm_ext_query(h.engine, R"({"query": "render", "messages": [{"role": "user"}], "massages": 1})",
+                       &out) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(last_error_has("massages"));
   CHECK(vllm_ext_query(h.engine, "nonsense", &out) == VLLM_ERR_INVALID_ARGUMENT);
 }
 

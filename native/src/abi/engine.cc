@@ -244,7 +244,7 @@ vllm_status vllm_ext_query(vllm_engine* engine, const char* request_json, char**
     *out_json = nullptr;
     require(engine, "engine");
     require(request_json, "request_json");
-    *out_json = new_string(answer_query(*engine->engine, request_json));
+    *out_json = new_string(answer_query(*engine->engine, *engine->chat, request_json));
   });
 }
 

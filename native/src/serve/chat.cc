@@ -176,6 +176,10 @@ StructuralTags Chat::tool_tags(const ChatRequest& request, const ToolDialect& di
   return tags;
 }
 
+std::string Chat::prompt(const Json& request) const {
+  return templates_.render(parse_chat_request(request, true, engine_.tokenizer()).prompt);
+}
+
 ChatCall Chat::prepare(const Json& json, bool strict) {
   const ToolDialect* dialect = tool_parser_ == kNoToolParser ? nullptr : &find_tool_dialect(tool_parser_);
   const ReasoningDialect& reasoning_dialect = find_reasoning_dialect(reasoning_parser_);

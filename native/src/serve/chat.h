@@ -76,6 +76,8 @@ class Chat {
 
   /// Throws Error(InvalidArgument) for what is wrong with the request, its template or its constraint.
   ChatCall prepare(const Json& request, bool strict);
+  /// The text that the template makes of a request; unknown fields are refused. Throws as prepare().
+  std::string prompt(const Json& request) const;
 
   /// Adds a delta to a whole answer, and the "chat.completion" of one that is complete.
   void collect(ChatCall& call, const Delta& delta, ChatAnswer& answer) const;

@@ -11,18 +11,25 @@ const Json& need(const Json& request, const char* field) {
   return *it;
 }
 
-Json tokenize(const Engine& engine, const Json& request) {
+Json tokenize(const Engine& engine, const Chat&, const Json& request) {
   const auto add_special = request.find("add_special");
   return {{"tokens", engine.tokenizer().encode(
                          string_field("text", need(request, "text")), true,
                          add_special == request.end() || boolean_field("add_special", *add_special))}};
 }
 
-Json detokenize(const Engine& engine, const Json& request) {
+Json detokenize(const Engine& engine, const Chat&, const Json& request) {
   return {{"text", decode(engine.tokenizer(), token_ids_field("tokens", need(request, "tokens")), false)}};
 }
 
-Json metrics(const Engine& engine, const Json&) {
+Json render(const Engine& engine, const Chat& chat, const Json& request) {
+  Json asked = request;
+  asked.erase("query");
+  const std::string prompt = chat.prompt(asked);
+  return {{"prompt", prompt}, {"tokens", engine.encode_prompt(prompt)}};
+}
+
+Json metrics(const Engine& engine, const Chat&, const Json&) {
   const EngineMetrics m = engine.metrics();
   return {{"running", m.running},
           {"waiting", m.waiting},
@@ -38,12 +45,12 @@ Json metrics(const Engine& engine, const Json&) {
           {"prompt_tokens_per_second", m.prompt_tokens_per_second}};
 }
 
-Json memory(const Engine& engine, const Json&) {
+Json memory(const Engine& engine, const Chat&, const Json&) {
   const EngineMemory m = engine.memory();
   return {{"weights", m.weights}, {"kv_cache", m.kv_cache}, {"workspace", m.workspace}};
 }
 
-Json info(const Engine& engine, const Json&) {
+Json info(const Engine& engine, const Chat&, const Json&) {
   const EngineInfo& i = engine.info();
   return {{"model", i.model_path},
           {"architecture", i.architecture},
@@ -60,24 +67,21 @@ Json info(const Engine& engine, const Json&) {
 
 struct Query {
   const char* name;
-  Json (*answer)(const Engine&, const Json&);
+  Json (*answer)(const Engine&, const Chat&, const Json&);
 };
 
-constexpr Query kQueries[] = {{"tokenize", tokenize},
-                              {"detokenize", detokenize},
-                              {"metrics", metrics},
-                              {"memory", memory},
-                              {"info", info}};
+constexpr Query kQueries[] = {{"tokenize", tokenize}, {"detokenize", detokenize}, {"render", render},
+                              {"metrics", metrics},   {"memory", memory},         {"info", info}};
 
 }  // namespace
 
-std::string answer_query(const Engine& engine, std::string_view text) {
+std::string answer_query(const Engine& engine, const Chat& chat, std::string_view text) {
   const Json request = parse_json(text, "query", Status::InvalidArgument);
   if (!request.is_object()) fail_argument("the query is %s, needed is an object", brief(request).c_str());
   const std::string& name = string_field("query", need(request, "query"));
   std::string known;
   for (const Query& query : kQueries) {
-    if (name == query.name) return dump_json(query.answer(engine, request));
+    if (name == query.name) return dump_json(query.answer(engine, chat, request));
     known += (known.empty() ? "" : ", ") + std::string(query.name);
   }
   fail_argument("the query is '%s', needed is one of %s", name.c_str(), known.c_str());

@@ -4,10 +4,11 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "serve/chat.h"
 
 namespace vllm {
 
 /// Throws Error(InvalidArgument) for a malformed or unknown query.
-std::string answer_query(const Engine& engine, std::string_view json);
+std::string answer_query(const Engine& engine, const Chat& chat, std::string_view json);
 
 }  // namespace vllm
