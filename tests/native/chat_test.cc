@@ -351,6 +351,31 @@ TEST_CASE(
       vllm::parse_json(at_once["content"].get<std::string>(), "answer", vllm::Status::Unknown).contains("a"));
 }
 
+TEST_CASE("REAS-05 a model may open the thought itself in front of a constrained answer") {
+  const std::string chat_template = std::string(kPlain) + "{# <think> #}";
+  Model off(chat_template), on(chat_template, nullptr, nullptr, true);
+  char* out = nullptr;
+  REQUIRE(vllm_ext_query(off.engine, R"({"query": "tokenize", "text": "<think>", "add_special": false})",
+                         &out) == VLLM_OK);
+  const Json start = vllm::parse_json(out, "answer", vllm::Status::Unknown)["tokens"];
+  vllm_string_free(out);
+  REQUIRE(start.size() > 1);  // a marker of several tokens
+  const std::string first = std::to_string(start[0].get<int>());
+  Json r = request(60);
+  r["structured_outputs"] = {{"choice", {"yes, of course", "yes, I think"}}};
+  r["thinking_budget"] = 3;
+  for (Model* model : {&off, &on}) {
+    r["logit_bias"] = {{first, -100}};
+    const Json plain = model->chat(r)["choices"][0]["message"];
+    CHECK_FALSE(plain.contains("reasoning"));
+    r["logit_bias"] = {{first, 100}};
+    const Json answer = model->chat(r), message = answer["choices"][0]["message"];
+    CHECK(message["reasoning"] == "<<<");
+    CHECK(message["content"].get<std::string>().starts_with("yes, "));
+    CHECK(answer["choices"][0]["finish_reason"] == "stop");
+  }
+}
+
 TEST_CASE("GRAM-09 an answer with a constraint cannot end inside its thought") {
   Model model(std::string(kPlain) + "<think>", nullptr, "deepseek_r1");
   Json r = request(60, 1.0);
@@ -405,7 +430,7 @@ TEST_CASE("unknown parser names are reported by the first chat call") {
 }
 
 TEST_CASE("the thought's tokens are counted, its marks found across tokens") {
-  vllm::Thinking open({"<think>", "</think>", true, 3});
+  vllm::Thinking open({"<think>", "</think>", true, false, 3});
   CHECK(open.thinking());
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(open.budget_used());
@@ -418,12 +443,17 @@ TEST_CASE("the thought's tokens are counted, its marks found across tokens") {
   }
   open.add(">\n");
   CHECK_FALSE(open.thinking());
-  vllm::Thinking own({"<think>", "</think>", false, -1});
+  vllm::Thinking repeated({"<think>", "</think>", true, false, 1});
+  repeated.add("<think>");
+  CHECK_FALSE(repeated.budget_used());  // the start of a thought that is open is not part of it
+  repeated.add("<think>");
+  CHECK(repeated.budget_used());
+  vllm::Thinking own({"<think>", "</think>", false, false, -1});
   own.add("\n<thi");
   CHECK_FALSE(own.thinking());
   own.add("nk>");
   CHECK(own.thinking());
-  vllm::Thinking none({"<think>", "</think>", false, -1});
+  vllm::Thinking none({"<think>", "</think>", false, false, -1});
   none.add("<b>");
   none.add("<think>");
   CHECK_FALSE(none.thinking());

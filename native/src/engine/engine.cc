@@ -53,7 +53,8 @@ struct Engine::Live {
   Detokenizer detokenizer;
   StopMatcher stops;
   std::optional<Thinking> thinking;
-  std::deque<int32_t> forced;  // tokens of a due end marker
+  std::deque<int32_t> forced;  // tokens of a marker that are due
+  size_t opening = 0;          // next tokens that begin a thought and mean nothing to the constraint
   Clock::time_point submitted = Clock::now(), started, first_token, last_token;
   bool running = false;
 
@@ -278,6 +279,7 @@ void Engine::advance(Live& live, std::span<float> logits) {
     token = certain(*forced, request.sampling);
   } else {
     std::span<const uint32_t> mask;
+    std::vector<int32_t> opening;  // of a thought; empty when the constraint decides alone
     if (request.constraint) {
       mask_.resize((static_cast<size_t>(info_.vocab_size) + 31) / 32);
       mask = mask_;
@@ -289,10 +291,15 @@ void Engine::advance(Live& live, std::span<float> logits) {
         if (request.constraint->is_dead())
           fail_runtime("the constraint cannot go on: %s", request.constraint->error().c_str());
         request.constraint->mask(mask_);
+        if (live.thinking && live.thinking->may_open()) opening = allow_thought(*live.thinking);
       }
     }
     token =
         sampler_->sample(logits, request.sampling, *request.sampler, request.output(), mask, request.seed);
+    if (!opening.empty() && token.id == opening.front()) {
+      live.opening = opening.size();
+      live.forced.assign(opening.begin() + 1, opening.end());
+    }
   }
   while (deliver(live, token)) {
     const auto forced = forced_token(live);
@@ -301,7 +308,18 @@ void Engine::advance(Live& live, std::span<float> logits) {
   }
 }
 
-/// The next token when it is settled before sampling: of an end marker that is due, or the only one a
+/// Adds the start of a thought to mask_. Its tokens, or none when the constraint allows the first one itself.
+std::vector<int32_t> Engine::allow_thought(const Thinking& thinking) {
+  std::vector<int32_t> ids = tokenizer_->encode(thinking.start_marker(), true, false);
+  if (ids.empty() || *std::max_element(ids.begin(), ids.end()) >= info_.vocab_size) return {};
+  uint32_t& word = mask_[static_cast<size_t>(ids.front()) / 32];
+  const uint32_t bit = 1u << (ids.front() % 32);
+  if ((word & bit) != 0) return {};
+  word |= bit;
+  return ids;
+}
+
+/// The next token when it is settled before sampling: of a marker that is due, or the only one a
 /// constraint allows.
 std::optional<int32_t> Engine::forced_token(Live& live) {
   if (live.forced.empty() && live.thinking && live.thinking->budget_used())
@@ -312,7 +330,8 @@ std::optional<int32_t> Engine::forced_token(Live& live) {
     return id;
   }
   Request& request = *live.request;
-  if (!jump_forward_ || !request.constraint || (live.thinking && live.thinking->thinking()))
+  if (!jump_forward_ || !request.constraint ||
+      (live.thinking && (live.thinking->thinking() || live.thinking->may_open())))
     return std::nullopt;
   return request.constraint->forced_token();
 }
@@ -347,7 +366,9 @@ bool Engine::deliver(Live& live, const SampledToken& token) {
     live.thinking->add(tokenizer_->bytes(token.id));
   } else {
     if (live.thinking) live.thinking->add(tokenizer_->bytes(token.id));
-    if (request.constraint) {
+    if (live.opening > 0) {
+      --live.opening;
+    } else if (request.constraint) {
       if (request.constraint->accept(std::span(&token.id, 1)) == 0 && reason == FinishReason::None)
         fail_runtime("the constraint does not accept the token %d: %s", token.id,
                      request.constraint->error().c_str());

@@ -1,14 +1,19 @@
 #include "engine/thinking.h"
 
+#include <utility>
+
 namespace vllm {
 
 Thinking::Thinking(ThinkingSpec spec)
-    : spec_(std::move(spec)), state_(spec_.open_at_start ? State::Open : State::Before) {
+    : spec_(std::move(spec)),
+      state_(spec_.open_at_start ? State::Open : State::Before),
+      at_start_(spec_.open_at_start) {
   if (state_ == State::Before && spec_.start_marker.empty()) state_ = State::After;
 }
 
 void Thinking::add(std::string_view bytes) {
   if (state_ == State::After) return;
+  if (std::exchange(at_start_, false) && !bytes.empty() && bytes == spec_.start_marker) return;
   seen_ += bytes;
   if (state_ == State::Before) {
     const size_t begin = seen_.find_first_not_of(" \t\r\n");

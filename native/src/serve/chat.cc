@@ -223,6 +223,7 @@ ChatCall Chat::prepare(const Json& json, bool strict) {
     thinking.start_marker = reasoning->start_text();
     thinking.end_marker = reasoning->end_text();
     thinking.open_at_start = reasoning->thinking();
+    thinking.may_open = reasoning->undecided();
     thinking.budget = request.thinking_budget;
     call.generation.thinking = std::move(thinking);
   }
