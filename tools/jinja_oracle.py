@@ -6,6 +6,7 @@ import copy
 import json
 import warnings
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -92,13 +93,17 @@ def make_environment() -> ImmutableSandboxedEnvironment:
 ENVIRONMENT = make_environment()
 
 
+@lru_cache(maxsize=16)
+def compiled(template: str) -> jinja2.Template:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python about the code that jinja2 makes
+        return ENVIRONMENT.from_string(template)
+
+
 def render(template: str, context: dict[str, Any]) -> dict[str, str]:
     """{"text": ...}, {"raised": the text of raise_exception} or {"error": ...}."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python about the code that jinja2 makes
-            compiled = ENVIRONMENT.from_string(template)
-        text = compiled.render(copy.deepcopy(context))  # indent changes a list that it gets
+        text = compiled(template).render(copy.deepcopy(context))  # indent changes a list that it gets
         text.encode()
         return {"text": text}
     except Raised as error:

@@ -8,6 +8,8 @@ import pytest
 from localai_client import REPOSITORY, Backend
 from models import FetchError, fetch
 
+pytest.register_assert_rewrite("runs")  # its assertions tell values, as those of tests do
+
 FIXTURES = REPOSITORY / "tests" / "fixtures"
 
 

@@ -23,11 +23,53 @@ def at_once(work: list) -> list:
         return [future.result() for future in [pool.submit(call) for call in work]]
 
 
+def said(text: str, *before: tuple[str, str], **fields) -> dict:
+    """Fields of a chat request whose last message the user sent."""
+    turns = [*before, ("user", text)]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    return {"Messages": messages, "UseTokenizerTemplate": True, "Temperature": 0.0, "Tokens": 64, **fields}
+
+
+def joined(replies: list) -> tuple:
+    """The host's view of a stream: texts in a row, calls merged by index, the counts of the last Reply."""
+    content, reasoning, calls = "", "", {}
+    for delta in (delta for reply in replies for delta in reply.chat_deltas):
+        parts = [bool(delta.content), bool(delta.reasoning_content), bool(delta.tool_calls)]
+        assert len(replies) == 1 or sum(parts) == 1, "one delta holds text and a call"
+        content += delta.content
+        reasoning += delta.reasoning_content
+        for call in delta.tool_calls:
+            entry = calls.setdefault(call.index, ["", ""])
+            assert not (entry[0] and call.name), "a name was sent twice"
+            entry[0] += call.name
+            entry[1] += call.arguments
+    message = b"".join(reply.message for reply in replies)
+    return message, content, reasoning, calls, replies[-1].tokens, replies[-1].prompt_tokens
+
+
+def asked_both_ways(client, fields: dict) -> tuple:
+    """The answer, which has to be the same streamed and unary."""
+    whole = client.predict(**fields)
+    assert len(whole.chat_deltas) <= 1
+    unary = joined([whole])
+    assert joined(list(client.stream(**fields))) == unary
+    assert unary[0].decode() == unary[1], "the message is not the content"
+    return unary
+
+
+def strict_json(text: str):
+    def refuse(word: str):
+        raise ValueError(word)
+
+    return json.loads(text, parse_constant=refuse)
+
+
 @dataclass
 class Result:
     """One finished request of the library."""
 
-    text: str = ""
+    text: str = ""  # of the answer
+    reasoning: str = ""
     calls: dict[int, dict] = field(default_factory=dict)  # by index: id, name, arguments
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[dict] = field(default_factory=list)
@@ -53,6 +95,7 @@ class Run:
             choice = answer["choices"][0]
             delta = choice.get("delta", {})
             self.result.text += choice.get("text") or delta.get("content") or ""
+            self.result.reasoning += delta.get("reasoning", "")
             self._take_calls(delta.get("tool_calls", []))
             self.result.token_ids += choice.get("token_ids", [])
             self.result.logprobs += (choice["logprobs"] or {}).get("content", [])

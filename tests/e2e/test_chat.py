@@ -8,7 +8,7 @@ import time
 import grpc
 import pytest
 from localai_client import Backend, BackendError
-from runs import Run, at_once, load
+from runs import Run, asked_both_ways, at_once, joined, load, said, strict_json
 
 QUESTION = "What is the capital of France? Answer in one short sentence."
 ANSWER = "The capital of France is Paris."
@@ -83,53 +83,12 @@ CLOCK = {"type": "function", "function": {"name": "get_time"}}
 WEATHER_IN_ROME = "What is the weather in Rome?"
 
 
-def said(text: str, *before: tuple[str, str], **fields) -> dict:
-    """Fields of a chat request whose last message the user sent."""
-    turns = [*before, ("user", text)]
-    messages = [{"role": role, "content": content} for role, content in turns]
-    return {"Messages": messages, "UseTokenizerTemplate": True, "Temperature": 0.0, "Tokens": 64, **fields}
-
-
-def joined(replies: list) -> tuple:
-    """The host's view of a stream: texts in a row, calls merged by index, the counts of the last Reply."""
-    content, reasoning, calls = "", "", {}
-    for delta in (delta for reply in replies for delta in reply.chat_deltas):
-        parts = [bool(delta.content), bool(delta.reasoning_content), bool(delta.tool_calls)]
-        assert len(replies) == 1 or sum(parts) == 1, "one delta holds text and a call"
-        content += delta.content
-        reasoning += delta.reasoning_content
-        for call in delta.tool_calls:
-            entry = calls.setdefault(call.index, ["", ""])
-            assert not (entry[0] and call.name), "a name was sent twice"
-            entry[0] += call.name
-            entry[1] += call.arguments
-    message = b"".join(reply.message for reply in replies)
-    return message, content, reasoning, calls, replies[-1].tokens, replies[-1].prompt_tokens
-
-
-def asked_both_ways(client, fields: dict) -> tuple:
-    """The answer, which has to be the same streamed and unary."""
-    whole = client.predict(**fields)
-    assert len(whole.chat_deltas) <= 1
-    unary = joined([whole])
-    assert joined(list(client.stream(**fields))) == unary
-    assert unary[0].decode() == unary[1], "the message is not the content"
-    return unary
-
-
 def refused(call) -> str:
     """The sentence of a request that has to be refused for its arguments."""
     with pytest.raises(grpc.RpcError) as caught:
         call()
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT, caught.value
     return caught.value.details()
-
-
-def strict_json(text: str):
-    def refuse(word: str):
-        raise ValueError(word)
-
-    return json.loads(text, parse_constant=refuse)
 
 
 def check_city(found) -> None:
