@@ -1,5 +1,7 @@
 // Chat through the ABI on a tiny model with templates made for the purpose: prompts, thoughts, calls,
 // constraints.
+#include "serve/chat.h"
+
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -427,6 +429,27 @@ TEST_CASE("unknown parser names are reported by the first chat call") {
   CHECK(has(tool.refused(request(4)), "telepathy"));
   Model reasoning(kPlain, nullptr, "dreams");
   CHECK(has(reasoning.refused(request(4)), "dreams"));
+}
+
+TEST_CASE("TOOL-01 text around calls is the same however it arrives") {
+  const std::string call = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
+  for (const auto& [text, wanted] :
+       {std::pair<std::string, std::string>{"I look.\n" + call + "\n", "I look."},
+        {"I look. \n" + call + "\n and\n" + call, "I look."},
+        {" I look. \n", " I look. \n"}}) {
+    for (size_t step = 1; step <= text.size(); ++step) {
+      vllm::ChatOutput output(
+          nullptr, vllm::make_tool_parser(vllm::find_tool_dialect("hermes"), weather_tools()), true, false);
+      std::string content;
+      for (size_t at = 0; at < text.size(); at += step) {
+        vllm::Delta delta;
+        delta.text = text.substr(at, step);
+        if (at + step >= text.size()) delta.finish = vllm::FinishReason::Stop;
+        content += output.add(delta).content;
+      }
+      CHECK(content == wanted);
+    }
+  }
 }
 
 TEST_CASE("the thought's tokens are counted, its marks found across tokens") {

@@ -21,11 +21,10 @@ void ChatOutput::take_tools(ToolDelta delta, Piece& piece) {
     has_calls_ = true;
     piece.calls.push_back(std::move(call));
   }
-  if (delta.content.empty()) return;
   held_space_ += delta.content;
-  if (held_space_.find_first_not_of(" \t\r\n") == std::string::npos) return;
-  piece.content += held_space_;
-  held_space_.clear();
+  const size_t end = held_space_.find_last_not_of(" \t\r\n") + 1;  // 0 when there is only white space
+  piece.content.append(held_space_, 0, end);
+  held_space_.erase(0, end);
 }
 
 void ChatOutput::take_content(std::string_view text, Piece& piece) {
