@@ -32,11 +32,18 @@ VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* 
  * presence_penalty, frequency_penalty, repetition_penalty, min_tokens, ignore_eos, logit_bias (object of id
  * to bias), allowed_token_ids, bad_words, priority, include_stop_str_in_output, skip_special_tokens; at most
  * one constraint: grammar (GBNF), json_schema (object or text), regex, choice (array), json_object (true),
- * response_format, structured_outputs prompt: logprobs (number of alternatives) messages: tools, tool_choice,
- * parallel_tool_calls, chat_template_kwargs, reasoning_effort, thinking_budget (tokens of thought before its
- * end is forced), include_reasoning, documents, add_generation_prompt, continue_final_message,
- *     max_completion_tokens, logprobs (boolean) with top_logprobs
+ * structural_tag ({"structures": [{"begin", "schema", "end"}], "triggers": [..]}), response_format of type
+ * text, json_object, json_schema or structural_tag, structured_outputs (an object with one of the above)
+ *   prompt: logprobs (number of alternatives)
+ *   messages: tools, tool_choice, parallel_tool_calls, chat_template_kwargs, reasoning_effort,
+ * thinking_budget (tokens of thought before its end is forced), include_reasoning, documents,
+ * add_generation_prompt, continue_final_message, max_completion_tokens, logprobs (boolean) with top_logprobs
  * null counts as absent; an unknown key is refused by name.
+ *
+ * With tools that may be called (tool_choice absent or "auto") and a constraint, the answer is either content
+ * that meets the constraint or calls in the model's own syntax, each valid for its tool. A dialect whose
+ * calls no grammar describes leaves only the content, with a warning in the log; a structural_tag, which
+ * allows free text, stands alone. A call that has to be made and a constraint exclude each other.
  *
  * Each callback gets one JSON object in delta_text:
  *   {"object": "text_completion",
@@ -67,6 +74,9 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
  *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",
  *                            "prefix_caching"}
+ *   {"query": "parsers"} -> {"tool_parser", "reasoning_parser": the names in use,
+ *                            "tool_parsers", "reasoning_parsers": [{"name", "aliases": [..]}], what the
+ *                            settings of these names may be}
  *
  * An unknown query is VLLM_ERR_INVALID_ARGUMENT with the list of known ones. Never waits for a step. */
 VLLM_API vllm_status vllm_ext_query(vllm_engine* engine, const char* request_json, char** out_json);

@@ -35,24 +35,6 @@ class Model:
         self.warned: set[str] = set()  # request fields whose lack of effect was said
 
 
-def check_parsers(engine: Engine, params: dict[str, Any]) -> None:
-    """Refuses unknown names of parsers, which the library looks up when it gets a chat request.
-
-    The one sent here has no messages: when the names are known it is refused for that, and nothing is computed.
-    """
-    named = [name for name in ("tool_parser", "reasoning_parser") if params.get(name)]
-    if not named:
-        return
-    try:
-        request = engine.submit(b'{"messages": []}', lambda *_: None)
-    except BackendError as error:
-        if any(f"{name} is " in str(error) for name in named):
-            raise
-    else:
-        request.cancel()
-        request.free()
-
-
 def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
     """Everything of a load that blocks, cheapest check first. Raises LoadError."""
     try:
@@ -68,14 +50,13 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
         raise LoadError(f"the model cannot be loaded: {error}") from error
     try:
         info = engine.query({"query": "info"})
-    except (BackendError, ValueError) as error:
+        options.check_parsers(found, engine.query({"query": "parsers"}))
+    except options.OptionError as error:
+        engine.free()
+        raise LoadError(str(error)) from None
+    except (BackendError, ValueError, LookupError) as error:
         engine.free()
         raise LoadError(f"the engine does not describe the model: {error}") from None
-    try:
-        check_parsers(engine, found.params)
-    except BackendError as error:
-        engine.free()
-        raise LoadError(str(error).removeprefix("vllm_ext_submit: ")) from None
     log.info("%s library=%s version=%s", found.line(info), library.path, library.version())
     if request.CUDA and str(info.get("device")).startswith("cpu"):
         log.warning("the model's configuration says cuda: true, and this build runs it on the CPU")

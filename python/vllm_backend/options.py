@@ -268,6 +268,12 @@ def from_engine_args(source: str) -> list[tuple[str, object]]:
     return [(normalised(key), value) for key, value in arguments.items() if value is not None]
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest known one, if any is near."""
+    nearest = difflib.get_close_matches(word[:MAX_SHOWN], known, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
 def take(found: ModelSettings, place: str, pairs: Iterable[tuple[str, object]]) -> None:
     """Puts the pairs of one place over what earlier places said."""
     unknown: list[str] = []
@@ -290,11 +296,21 @@ def take(found: ModelSettings, place: str, pairs: Iterable[tuple[str, object]]) 
         spelled[option.name] = key
         found.sources[option.name] = (place, value)
     for key in unknown[:MAX_WARNINGS]:
-        nearest = difflib.get_close_matches(key[:MAX_SHOWN], BY_KEY, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        found.warnings.append(f"{place} has the unknown key {shown(key)}{hint}")
+        found.warnings.append(f"{place} has the unknown key {shown(key)}{did_you_mean(key, BY_KEY)}")
     if len(unknown) > MAX_WARNINGS:
         found.warnings.append(f"{place} has {len(unknown) - MAX_WARNINGS} more unknown keys")
+
+
+def check_parsers(found: ModelSettings, known: Mapping[str, Any]) -> None:
+    """Refuses names of parsers that are not among what the engine's query "parsers" answered."""
+    for key in ("tool_parser", "reasoning_parser"):
+        place, name = found.sources.get(key, ("", ""))
+        names = [word for entry in known[key + "s"] for word in (entry["name"], *entry["aliases"])]
+        if name and name not in names:
+            raise OptionError(
+                f"{key} in {place} is {shown(name)}; it must be one of {', '.join(sorted(names))}"
+                + did_you_mean(name, names)
+            )
 
 
 def resolve_companions(found: ModelSettings, models: str) -> None:

@@ -289,14 +289,39 @@ def test_TOOL_08_two_calls_after_some_text(loaded):
 call ::= "<tool_call>" nl "{\"name\": \"get_" "weather\", \"arguments\": {\"city\": \"" city "\"}}" nl "</tool_call>"
 city ::= "</tool_call> Rome {[" | "\\\"Paris\\\" ]}"
 nl ::= "\n"'''
+    (sure,) = loaded.tokenize("Sure")  # or it might begin with a call
     for seed in (1, 2, 3):
-        fields = with_tools("auto", Grammar=grammar, Temperature=1.0, Seed=seed)
+        bias = json.dumps({sure: 100})
+        fields = with_tools("auto", Grammar=grammar, Temperature=1.0, Seed=seed, LogitBias=bias)
         message, _, _, calls, *_ = asked_both_ways(loaded, fields)
         assert message.decode().strip() == "Sure, I look."
         assert list(calls) == [0, 1]
         for name, arguments in calls.values():
             assert name == "get_weather"
             assert strict_json(arguments)["city"] in ("</tool_call> Rome {[", '"Paris" ]}')
+
+
+@pytest.mark.parametrize("grammar", [json.dumps(CITY), JSON_OBJECT, FROM_SCHEMA])
+def test_TOOL_09_GRAM_09_tools_and_a_response_format(loaded, ending, grammar):
+    """As the host sends them together: the answer is a call, or what the format asks for."""
+    (brace,), (less,) = loaded.tokenize("{"), loaded.tokenize("<")
+    kinds = set()
+    for first in (brace, less):
+        for seed in (1, 2, 3):
+            bias = json.dumps(json.loads(ending) | {first: 6.0})
+            fields = with_tools("auto", Grammar=grammar, LogitBias=bias, Temperature=1.0, Seed=seed)
+            message, _, _, calls, tokens, _ = asked_both_ways(loaded, fields)
+            if tokens == 200:
+                continue
+            kinds.add(bool(calls))
+            if calls:
+                assert message == b""
+                check_weather(calls[0])
+            elif grammar.startswith("{"):
+                check_city(strict_json(message.decode()))
+            else:
+                assert isinstance(strict_json(message.decode()), dict), message
+    assert kinds == {True, False}
 
 
 def test_a_tools_answer_is_part_of_the_chat(loaded):
@@ -487,9 +512,12 @@ def test_REAS_02_and_05_with_a_template_that_opens_a_thought(smollm2, tmp_path):
 
 def test_unknown_parsers_are_refused_at_load(smollm2):
     with Backend() as backend:
-        for name in ("tool_parser", "reasoning_parser"):
-            with pytest.raises(BackendError, match=f"{name} is 'nonsense'.*hermes|{name} is 'nonsense'.*deepseek_r1"):
-                backend.client.load(smollm2, Options=[f"{name}:nonsense"])
+        names = (("tool_parser", "hermez", "hermes"), ("reasoning_parser", "deepseek-r1", "deepseek_r1"))
+        for name, near, nearest in names:
+            for word, hint in (("nonsense", ""), (near, f"; did you mean {nearest}?")):
+                needed = f"{name} in options is '{word}'; it must be one of .*{nearest}.*{re.escape(hint)}$"
+                with pytest.raises(BackendError, match=needed):
+                    backend.client.load(smollm2, Options=[f"{name}:{word}"])
             assert backend.client.status()[0] == "UNINITIALIZED"
         backend.client.load(smollm2, engine_args={"tool_parser": "llama3_json", "reasoning_parser": "none"})
         message, _, _, calls, *_ = asked_both_ways(backend.client, with_tools("required", LogitBias='{"2": 50}'))

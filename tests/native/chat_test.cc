@@ -2,126 +2,24 @@
 // constraints.
 #include "serve/chat.h"
 
-#include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "base/json.h"
+#include "chat_model.h"
 #include "engine/thinking.h"
-#include "tiny_models.h"
-#include "vllm_ext.h"
 
-namespace fs = std::filesystem;
+using chat_model::ask;
+using chat_model::has;
+using chat_model::kPlain;
+using chat_model::Model;
+using chat_model::request;
+using chat_model::weather_tools;
 using vllm::Json;
 
 namespace {
 
-/// The tiny Qwen3 with another chat template.
-struct Model {
-  fs::path folder;
-  vllm_engine* engine = nullptr;
-
-  explicit Model(const std::string& chat_template, const char* tool_parser = nullptr,
-                 const char* reasoning = nullptr, bool jump_forward = false) {
-    static int count = 0;
-    folder = fs::temp_directory_path() /
-             ("vllm_chat_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
-    fs::create_directory(folder);
-    for (const auto& file : fs::directory_iterator(tiny::folder("qwen3")))
-      if (file.path().extension() == ".json" || file.path().extension() == ".safetensors")
-        fs::copy_file(file.path(), folder / file.path().filename());
-    std::ofstream(folder / "chat_template.jinja") << chat_template;
-    const std::string path = folder.string();
-    vllm_model_params params = vllm_model_params_default();
-    params.model_path = path.c_str();
-    params.block_size = 16;
-    params.num_blocks = 64;
-    params.max_model_len = 512;
-    params.tool_parser = tool_parser;
-    params.reasoning_parser = reasoning;
-    params.enable_jump_forward = jump_forward ? 1 : 2;
-    REQUIRE_MESSAGE(vllm_ext_load(&params, R"({"threads": 2, "kv_cache_dtype": "f32"})", &engine) == VLLM_OK,
-                    vllm_last_error());
-  }
-  ~Model() {
-    vllm_engine_free(engine);
-    fs::remove_all(folder);
-  }
-
-  Json chat(const Json& request) {
-    char* out = nullptr;
-    REQUIRE_MESSAGE(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_OK, vllm_last_error());
-    Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
-    vllm_string_free(out);
-    return json;
-  }
-
-  std::string refused(const Json& request) {
-    char* out = nullptr;
-    CHECK(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_ERR_INVALID_ARGUMENT);
-    CHECK(out == nullptr);
-    return vllm_last_error();
-  }
-
-  /// The chunks of a stream, and how the terminal call looked.
-  std::vector<Json> stream(Json request) {
-    struct Chunks {
-      std::vector<Json> all;
-      int terminal = 0;
-    } chunks;
-    request["stream"] = true;
-    const auto callback = [](const char* text, bool finished, void* user_data) {
-      auto* c = static_cast<Chunks*>(user_data);
-      if (finished) {
-        CHECK(std::string(text).empty());
-        ++c->terminal;
-      } else {
-        CHECK(c->terminal == 0);
-        c->all.push_back(vllm::parse_json(text, "chunk", vllm::Status::Unknown));
-      }
-      return true;
-    };
-    REQUIRE(vllm_chat_stream(engine, request.dump().c_str(), callback, &chunks) == VLLM_OK);
-    CHECK(chunks.terminal == 1);
-    return chunks.all;
-  }
-
-  int64_t free_blocks() {
-    char* out = nullptr;
-    REQUIRE(vllm_ext_query(engine, R"({"query": "metrics"})", &out) == VLLM_OK);
-    const Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
-    vllm_string_free(out);
-    return json["kv_blocks_free"].get<int64_t>();
-  }
-};
-
-const char* const kPlain =
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
-    "%}<assistant>{% endif %}";
 /// Shows what it got by raising it.
 const char* const kTell =
     "{{ raise_exception((messages | tojson) ~ '|' ~ (tools | tojson) ~ '|' ~ (enable_thinking is defined) ~ "
     "'|' ~ (enable_thinking | default('unset'))) }}";
-
-Json ask(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
-
-Json request(int max_tokens, double temperature = 0, int seed = 1) {
-  return {{"messages", ask("Hi")}, {"max_tokens", max_tokens}, {"temperature", temperature}, {"seed", seed}};
-}
-
-Json weather_tools() {
-  return Json::parse(
-      R"([{"type": "function", "function": {"name": "get_weather", "description": "w", "parameters": {
-    "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1,
-    "maximum": 9}}, "required": ["city", "days"]}}}, {"type": "function", "function": {"name": "now",
-    "parameters": {"type": "object", "properties": {}}}}])");
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -404,6 +404,10 @@ vllm_status vllm_ext_query(vllm_engine *engine, const char *json, char **out) {
           "{\"model\": \"fake\", \"device\": \"cpu (fake, 2 threads)\", \"vocab_size\": %d, "
           "\"chat_template\": \"<think>\"}",
           kVocabulary);
+  } else if (strcmp(query, "parsers") == 0) {
+    print(&t,
+          "{\"tool_parsers\": [{\"name\": \"hermes\", \"aliases\": [\"qwen3\"]}, {\"name\": \"none\", "
+          "\"aliases\": []}], \"reasoning_parsers\": [{\"name\": \"deepseek_r1\", \"aliases\": []}]}");
   } else {
     free(query);
     return fail(VLLM_ERR_INVALID_ARGUMENT, "vllm_ext_query: unknown query");

@@ -224,6 +224,20 @@ def test_load_08_settings_reach_the_library(start: Start) -> None:
     assert result.message == "max_model_len in engine_args is 'long'; it must be a whole number from 1"
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hermess", "tool_parser in options is 'hermess'; it must be one of hermes, none, qwen3; did you mean hermes?"),
+        ("telepathy", "tool_parser in options is 'telepathy'; it must be one of hermes, none, qwen3"),
+    ],
+)
+def test_an_unknown_parser_is_refused_at_load(start: Start, name: str, message: str) -> None:
+    backend = start()
+    result = backend.load("good", Options=[f"tool_parser:{name}"])
+    assert (result.success, result.message) == (False, message)
+    assert backend.load("good", Options=["tool_call_parser:qwen3", "reasoning_parser:deepseek_r1"]).success
+
+
 def test_cuda_on_a_build_without_it_is_said(start: Start) -> None:
     backend = start()
     assert backend.load("good").success

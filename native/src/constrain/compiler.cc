@@ -15,29 +15,35 @@ void put(std::string& key, std::string_view text) {
   key += text;
 }
 
+void put_tags(std::string& key, const StructuralTags& tags) {
+  key += static_cast<char>('a' + static_cast<int>(tags.mode) * 4 + tags.several * 2 + tags.text_after);
+  for (const std::string& trigger : tags.triggers) put(key, trigger);
+  key += '/';
+  for (const std::string* text : {&tags.section_begin, &tags.separator, &tags.section_end}) put(key, *text);
+  for (const StructuralTag& tag : tags.tags) {
+    const TagContent& c = tag.content;
+    key += static_cast<char>('a' + static_cast<int>(c.kind) * 4 + c.loose * 2 + tag.after_number.has_value());
+    for (const std::string* text :
+         {&tag.begin, &tag.end, &c.text, &c.before_name, &c.after_name, &c.after_value}) {
+      put(key, *text);
+    }
+    put(key, tag.after_number.value_or(""));
+  }
+}
+
 /// Equal for equal constraints only.
 std::string key_of(const ConstraintSpec& spec) {
   std::string key(1, static_cast<char>('a' + static_cast<int>(spec.kind) * 2 + spec.compact));
   if (spec.kind == ConstraintSpec::Kind::Choice) {
     for (const std::string& choice : spec.choices) put(key, choice);
   } else if (spec.kind == ConstraintSpec::Kind::StructuralTags) {
-    const StructuralTags& tags = spec.tags;
-    key += static_cast<char>('a' + static_cast<int>(tags.mode) * 4 + tags.several * 2 + tags.text_after);
-    for (const std::string& trigger : tags.triggers) put(key, trigger);
-    key += '/';
-    for (const std::string* text : {&tags.section_begin, &tags.separator, &tags.section_end}) put(key, *text);
-    for (const StructuralTag& tag : tags.tags) {
-      const TagContent& c = tag.content;
-      key +=
-          static_cast<char>('a' + static_cast<int>(c.kind) * 4 + c.loose * 2 + tag.after_number.has_value());
-      for (const std::string* text :
-           {&tag.begin, &tag.end, &c.text, &c.before_name, &c.after_name, &c.after_value}) {
-        put(key, *text);
-      }
-      put(key, tag.after_number.value_or(""));
-    }
+    put_tags(key, spec.tags);
   } else {
-    key += spec.text;
+    put(key, spec.text);
+  }
+  if (spec.or_tags) {
+    key += '|';
+    put_tags(key, *spec.or_tags);
   }
   return key;
 }
@@ -72,6 +78,10 @@ std::shared_ptr<const Grammar> compile(const ConstraintSpec& spec, const TokenTr
       single("tags", std::move(body));
       break;
     }
+  }
+  if (spec.or_tags) {
+    Expression tags = parse_structural_tags(*spec.or_tags, trie, rules, warnings);
+    single("answer", any_of(reference(root), std::move(tags)));
   }
   return Grammar::compile(rules, root);
 }

@@ -62,7 +62,7 @@ struct StructuralTags {
 };
 
 /// The tags of a request's {"structures": [{"begin", "schema", "end"}], "triggers": [...]}: lazy, text and
-/// further tags may follow, schemas are enforced or refused. Throws Error(InvalidArgument) naming the field
+/// further tags may follow, schemas are enforced or refused. Throws Error(InvalidArgument) naming the member
 /// at fault.
 StructuralTags parse_structural_tag_request(std::string_view text);
 
@@ -73,6 +73,8 @@ struct ConstraintSpec {
   std::vector<std::string> choices;  // Choice
   bool compact = false;              // JsonSchema, JsonObject: no white space between the tokens of JSON
   StructuralTags tags;               // StructuralTags
+  /// Of the other kinds: the output may be these tags instead, from its first byte to its end.
+  std::optional<StructuralTags> or_tags;
 };
 
 /// Thread-safe. Compiled grammars and their masks are kept, the least recently used ones leave first.

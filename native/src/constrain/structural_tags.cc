@@ -155,12 +155,15 @@ bool SchemaParser::is_text(const Json& schema, const std::string& at) const {
 
 StructuralTags parse_structural_tag_request(std::string_view text) {
   const Json request = parse_json(text, "the structural tag", Status::InvalidArgument);
-  const auto string_of = [](const Json& object, const char* key) {
+  const auto string_of = [](const Json& object, size_t at, const char* key) {
     if (!object.is_object() || !object.contains(key) || !object[key].is_string()) {
-      fail_argument("The structural tag needs a string '%s' in each of its structures.", key);
+      fail_argument("The structural tag needs a string '%s' in structures[%zu].", key, at);
     }
     return object[key].get<std::string>();
   };
+  if (request.is_object() && request.contains("format")) {
+    fail_argument("The structural tag has a 'format', needed are the lists 'structures' and 'triggers'.");
+  }
   for (const char* list : {"structures", "triggers"}) {
     if (!request.is_object() || !request.contains(list) || !request[list].is_array()) {
       fail_argument("The structural tag needs a list '%s'.", list);
@@ -171,8 +174,8 @@ StructuralTags parse_structural_tag_request(std::string_view text) {
   tags.several = false;  // another one needs its trigger again
   for (const Json& structure : request["structures"]) {
     StructuralTag tag;
-    tag.begin = string_of(structure, "begin");
-    tag.end = string_of(structure, "end");
+    tag.begin = string_of(structure, tags.tags.size(), "begin");
+    tag.end = string_of(structure, tags.tags.size(), "end");
     tag.content.loose = false;
     if (structure.contains("schema")) tag.content.text = dump_json(structure["schema"]);
     tags.tags.push_back(std::move(tag));

@@ -129,11 +129,13 @@ Chat::Chat(Engine& engine, const ChatSettings& settings)
 }
 
 /// The grammar of the calls: in the dialect's own syntax (`native`), or as JSON where it has no description.
+/// Calls that may be made are looked for in free text, unless the answer has a constraint: then they take its
+/// place.
 StructuralTags Chat::tool_tags(const ChatRequest& request, const ToolDialect& dialect, bool* native) const {
   using Kind = ToolChoice::Kind;
   StructuralTags tags;
-  tags.mode =
-      request.tool_choice.kind == Kind::Auto ? StructuralTags::Mode::Lazy : StructuralTags::Mode::Required;
+  tags.mode = request.tool_choice.kind == Kind::Auto && !request.constraint ? StructuralTags::Mode::Lazy
+                                                                            : StructuralTags::Mode::Required;
   tags.several = request.tool_choice.kind != Kind::Named && request.parallel_tool_calls;
   tags.text_after = tags.mode == StructuralTags::Mode::Lazy;
   ToolTagOptions options;
@@ -210,6 +212,14 @@ ChatCall Chat::prepare(const Json& json, bool strict) {
       constraint.emplace();
       constraint->kind = ConstraintSpec::Kind::StructuralTags;
       constraint->tags = std::move(tags);
+    } else if (constraint && constraint->kind != ConstraintSpec::Kind::StructuralTags) {
+      if (native) {
+        constraint->or_tags = std::move(tags);
+      } else {
+        log_warning(
+            "the answer has a structured constraint, which leaves no room for calls as %s writes them",
+            tool_parser_.c_str());
+      }
     }
   }
   if (constraint) {

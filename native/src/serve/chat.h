@@ -89,6 +89,10 @@ class Chat {
   Json role_chunk(const ChatCall& call) const;
   Json usage_chunk(const ChatCall& call, const Delta& last) const;
 
+  /// Names of the dialects in use; one that is not known stands as it was given.
+  const std::string& tool_parser() const { return tool_parser_; }
+  const std::string& reasoning_parser() const { return reasoning_parser_; }
+
  private:
   Json chunk(const ChatCall& call, Json delta, Json finish_reason) const;
   std::string finish_reason(const ChatCall& call, const Delta& last) const;

@@ -16,10 +16,12 @@ ToolChoice read_tool_choice(const Json& value) {
     if (word == "auto") return {ToolChoice::Kind::Auto, {}};
     if (word == "required") return {ToolChoice::Kind::Required, {}};
   } else if (value.is_object()) {
+    // The older form has the name beside the type.
     const auto function = value.find("function");
-    if (function != value.end() && function->is_object() && function->contains("name") &&
-        (*function)["name"].is_string() && !(*function)["name"].get_ref<const std::string&>().empty())
-      return {ToolChoice::Kind::Named, (*function)["name"].get<std::string>()};
+    const Json& named = function != value.end() && function->is_object() ? *function : value;
+    const auto name = named.find("name");
+    if (name != named.end() && name->is_string() && !name->get_ref<const std::string&>().empty())
+      return {ToolChoice::Kind::Named, name->get<std::string>()};
   }
   fail_argument(
       "tool_choice is %s, needed is none, auto, required or {\"type\": \"function\", \"function\": "

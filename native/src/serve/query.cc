@@ -1,9 +1,16 @@
 #include "serve/query.h"
 
 #include "serve/json_fields.h"
+#include "serve/reasoning/reasoning_parser.h"
+#include "serve/tools/tool_dialects.h"
 
 namespace vllm {
 namespace {
+
+struct Asked {
+  const Engine& engine;
+  const Chat& chat;
+};
 
 const Json& need(const Json& request, const char* field) {
   const auto it = request.find(field);
@@ -11,31 +18,32 @@ const Json& need(const Json& request, const char* field) {
   return *it;
 }
 
-Json tokenize(const Engine& engine, const Chat&, const Json& request) {
+Json tokenize(const Asked& asked, const Json& request) {
   const auto add_special = request.find("add_special");
-  return {{"tokens", engine.tokenizer().encode(
+  return {{"tokens", asked.engine.tokenizer().encode(
                          string_field("text", need(request, "text")), true,
                          add_special == request.end() || boolean_field("add_special", *add_special))}};
 }
 
-Json detokenize(const Engine& engine, const Chat&, const Json& request) {
-  return {{"text", decode(engine.tokenizer(), token_ids_field("tokens", need(request, "tokens")), false)}};
+Json detokenize(const Asked& asked, const Json& request) {
+  return {
+      {"text", decode(asked.engine.tokenizer(), token_ids_field("tokens", need(request, "tokens")), false)}};
 }
 
-Json render(const Engine& engine, const Chat& chat, const Json& request) {
-  Json asked = request;
-  asked.erase("query");
-  const std::string prompt = chat.prompt(asked);
-  return {{"prompt", prompt}, {"tokens", engine.encode_prompt(prompt)}};
+Json render(const Asked& asked, const Json& request) {
+  Json chat = request;
+  chat.erase("query");
+  const std::string prompt = asked.chat.prompt(chat);
+  return {{"prompt", prompt}, {"tokens", asked.engine.encode_prompt(prompt)}};
 }
 
-Json metrics(const Engine& engine, const Chat&, const Json&) {
-  const EngineMetrics m = engine.metrics();
+Json metrics(const Asked& asked, const Json&) {
+  const EngineMetrics m = asked.engine.metrics();
   return {{"running", m.running},
           {"waiting", m.waiting},
           {"kv_blocks_total", m.blocks_total},
           {"kv_blocks_free", m.blocks_free},
-          {"block_size", engine.info().block_size},
+          {"block_size", asked.engine.info().block_size},
           {"prompt_tokens", m.prompt_tokens},
           {"cached_tokens", m.cached_tokens},
           {"generated_tokens", m.generated_tokens},
@@ -45,13 +53,13 @@ Json metrics(const Engine& engine, const Chat&, const Json&) {
           {"prompt_tokens_per_second", m.prompt_tokens_per_second}};
 }
 
-Json memory(const Engine& engine, const Chat&, const Json&) {
-  const EngineMemory m = engine.memory();
+Json memory(const Asked& asked, const Json&) {
+  const EngineMemory m = asked.engine.memory();
   return {{"weights", m.weights}, {"kv_cache", m.kv_cache}, {"workspace", m.workspace}};
 }
 
-Json info(const Engine& engine, const Chat&, const Json&) {
-  const EngineInfo& i = engine.info();
+Json info(const Asked& asked, const Json&) {
+  const EngineInfo& i = asked.engine.info();
   return {{"model", i.model_path},
           {"architecture", i.architecture},
           {"formats", i.formats},
@@ -65,13 +73,32 @@ Json info(const Engine& engine, const Chat&, const Json&) {
           {"prefix_caching", i.prefix_caching}};
 }
 
+Json name_json(std::string_view name, const std::vector<std::string_view>& aliases = {}) {
+  return {{"name", name}, {"aliases", aliases}};
+}
+
+/// What the settings tool_parser and reasoning_parser can be.
+Json parsers(const Asked& asked, const Json&) {
+  Json tools = Json::array({name_json("auto"), name_json("none")});
+  for (const std::string& name : tool_dialect_names())
+    if (const ToolDialect& dialect = find_tool_dialect(name); tool_dialect_name(dialect) == name)
+      tools.push_back(name_json(name, tool_dialect_aliases(dialect)));
+  Json thoughts = Json::array({name_json("auto")});
+  for (const std::string& name : reasoning_dialect_names()) thoughts.push_back(name_json(name));
+  return {{"tool_parser", asked.chat.tool_parser()},
+          {"reasoning_parser", asked.chat.reasoning_parser()},
+          {"tool_parsers", std::move(tools)},
+          {"reasoning_parsers", std::move(thoughts)}};
+}
+
 struct Query {
   const char* name;
-  Json (*answer)(const Engine&, const Chat&, const Json&);
+  Json (*answer)(const Asked&, const Json&);
 };
 
 constexpr Query kQueries[] = {{"tokenize", tokenize}, {"detokenize", detokenize}, {"render", render},
-                              {"metrics", metrics},   {"memory", memory},         {"info", info}};
+                              {"metrics", metrics},   {"memory", memory},         {"info", info},
+                              {"parsers", parsers}};
 
 }  // namespace
 
@@ -81,7 +108,7 @@ std::string answer_query(const Engine& engine, const Chat& chat, std::string_vie
   const std::string& name = string_field("query", need(request, "query"));
   std::string known;
   for (const Query& query : kQueries) {
-    if (name == query.name) return dump_json(query.answer(engine, chat, request));
+    if (name == query.name) return dump_json(query.answer({engine, chat}, request));
     known += (known.empty() ? "" : ", ") + std::string(query.name);
   }
   fail_argument("the query is '%s', needed is one of %s", name.c_str(), known.c_str());

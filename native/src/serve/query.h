@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 
-#include "engine/engine.h"
 #include "serve/chat.h"
 
 namespace vllm {

@@ -106,6 +106,18 @@ std::string schema_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : dump_json(value);
 }
 
+/// Tags of a request, given as an object or its text in the field `name`.
+ConstraintSpec structural_tag(const char* name, const Json& value) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::StructuralTags;
+  try {
+    spec.tags = parse_structural_tag_request(schema_text(value));
+  } catch (const Error& error) {
+    fail_argument("%s: %s", name, error.message().c_str());
+  }
+  return spec;
+}
+
 void read_structured_outputs(const Json& value, std::optional<ConstraintSpec>& spec) {
   if (!value.is_object())
     fail_argument("structured_outputs is %s, needed is an object", brief(value).c_str());
@@ -114,7 +126,8 @@ void read_structured_outputs(const Json& value, std::optional<ConstraintSpec>& s
     const std::string name = key == "json" ? "json_schema" : key;
     if (name == "structured_outputs" || name == "response_format" || !read_constraint_field(name, item, spec))
       fail_argument(
-          "structured_outputs has the key '%s', known are json, json_object, regex, choice and grammar",
+          "structured_outputs has the key '%s', known are json, json_object, regex, choice, grammar and "
+          "structural_tag",
           key.c_str());
   }
 }
@@ -126,8 +139,10 @@ void read_response_format(const Json& value, std::optional<ConstraintSpec>& spec
   if (type == "text") return;
   if (type == "json_object")
     return set_constraint(text_constraint(ConstraintSpec::Kind::JsonObject, ""), spec);
+  if (type == "structural_tag") return set_constraint(structural_tag("response_format", value), spec);
   if (type != "json_schema")
-    fail_argument("response_format.type is '%s', needed is text, json_object or json_schema", type.c_str());
+    fail_argument("response_format.type is '%s', needed is text, json_object, json_schema or structural_tag",
+                  type.c_str());
   const auto member = value.find("json_schema");
   if (member == value.end() || !member->is_object())
     fail_argument("response_format of type json_schema has no json_schema object");
@@ -181,6 +196,8 @@ bool read_constraint_field(const std::string& key, const Json& value, std::optio
     set_constraint(std::move(choice), spec);
   } else if (key == "json_object") {
     if (boolean_field("json_object", value)) set_constraint(text_constraint(Kind::JsonObject, ""), spec);
+  } else if (key == "structural_tag") {
+    set_constraint(structural_tag("structural_tag", value), spec);
   } else if (key == "structured_outputs") {
     read_structured_outputs(value, spec);
   } else if (key == "response_format") {

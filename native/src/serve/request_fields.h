@@ -16,9 +16,10 @@ namespace vllm {
 bool read_sampling_field(const std::string& key, const Json& value, const Tokenizer& tokenizer,
                          GenerationRequest& request);
 
-/// Takes a constraint: grammar, json_schema (object or text), regex, choice, json_object, structured_outputs
-/// (an object with one of json, json_object, regex, choice, grammar) or response_format. False when `key` is
-/// none. Throws Error(InvalidArgument) when there is one already.
+/// Takes a constraint: grammar, json_schema (object or text), regex, choice, json_object, structural_tag
+/// (object or text), structured_outputs (an object with one of json, json_object, regex, choice, grammar,
+/// structural_tag) or response_format. False when `key` is none. Throws Error(InvalidArgument) when there is
+/// one already.
 bool read_constraint_field(const std::string& key, const Json& value, std::optional<ConstraintSpec>& spec);
 
 /// Log-probabilities of a delta as {"content": [...]}; null when there are none.

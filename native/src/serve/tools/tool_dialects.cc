@@ -347,6 +347,10 @@ std::vector<std::string> tool_dialect_names() {
 
 std::string_view tool_dialect_name(const ToolDialect& dialect) { return dialect.names.front(); }
 
+std::vector<std::string_view> tool_dialect_aliases(const ToolDialect& dialect) {
+  return {dialect.names.begin() + 1, dialect.names.end()};
+}
+
 const std::vector<std::string_view>& tool_dialect_triggers(const ToolDialect& dialect) {
   return dialect.triggers;
 }

@@ -23,6 +23,7 @@ const ToolDialect& detect_tool_dialect(std::string_view template_source);
 std::vector<std::string> tool_dialect_names();
 
 std::string_view tool_dialect_name(const ToolDialect& dialect);
+std::vector<std::string_view> tool_dialect_aliases(const ToolDialect& dialect);
 /// Texts of which one opens the first call; none for a dialect without markers.
 const std::vector<std::string_view>& tool_dialect_triggers(const ToolDialect& dialect);
 

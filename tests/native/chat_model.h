@@ -1,0 +1,160 @@
+// A tiny Qwen3 whose chat template and dialects a test chooses, asked through the ABI.
+#pragma once
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tiny_models.h"
+#include "vllm_ext.h"
+
+namespace chat_model {
+
+namespace fs = std::filesystem;
+using vllm::Json;
+
+/// The tiny Qwen3 with another chat template.
+struct Model {
+  fs::path folder;
+  vllm_engine* engine = nullptr;
+
+  /// An empty `chat_template`: the model has none.
+  explicit Model(const std::string& chat_template, const char* tool_parser = nullptr,
+                 const char* reasoning = nullptr, bool jump_forward = false) {
+    static int count = 0;
+    folder = fs::temp_directory_path() /
+             ("vllm_chat_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::create_directory(folder);
+    for (const auto& file : fs::directory_iterator(tiny::folder("qwen3")))
+      if (file.path().extension() == ".json" || file.path().extension() == ".safetensors")
+        fs::copy_file(file.path(), folder / file.path().filename());
+    if (chat_template.empty()) {
+      fs::remove(folder / "tokenizer_config.json");
+    } else {
+      std::ofstream(folder / "chat_template.jinja") << chat_template;
+    }
+    const std::string path = folder.string();
+    vllm_model_params params = vllm_model_params_default();
+    params.model_path = path.c_str();
+    params.block_size = 16;
+    params.num_blocks = 64;
+    params.max_model_len = 512;
+    params.tool_parser = tool_parser;
+    params.reasoning_parser = reasoning;
+    params.enable_jump_forward = jump_forward ? 1 : 2;
+    REQUIRE_MESSAGE(vllm_ext_load(&params, R"({"threads": 2, "kv_cache_dtype": "f32"})", &engine) == VLLM_OK,
+                    vllm_last_error());
+  }
+  ~Model() {
+    vllm_engine_free(engine);
+    fs::remove_all(folder);
+  }
+
+  Json chat(const Json& request) {
+    char* out = nullptr;
+    REQUIRE_MESSAGE(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_OK, vllm_last_error());
+    Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
+    vllm_string_free(out);
+    return json;
+  }
+
+  std::string refused(const Json& request) {
+    char* out = nullptr;
+    CHECK(vllm_chat(engine, request.dump().c_str(), &out) == VLLM_ERR_INVALID_ARGUMENT);
+    CHECK(out == nullptr);
+    return vllm_last_error();
+  }
+
+  /// The chunks of a stream, and how the terminal call looked.
+  std::vector<Json> stream(Json request) {
+    struct Chunks {
+      std::vector<Json> all;
+      int terminal = 0;
+    } chunks;
+    request["stream"] = true;
+    const auto callback = [](const char* text, bool finished, void* user_data) {
+      auto* c = static_cast<Chunks*>(user_data);
+      if (finished) {
+        CHECK(std::string(text).empty());
+        ++c->terminal;
+      } else {
+        CHECK(c->terminal == 0);
+        c->all.push_back(vllm::parse_json(text, "chunk", vllm::Status::Unknown));
+      }
+      return true;
+    };
+    REQUIRE(vllm_chat_stream(engine, request.dump().c_str(), callback, &chunks) == VLLM_OK);
+    CHECK(chunks.terminal == 1);
+    return chunks.all;
+  }
+
+  /// The chunks of an extension request, of either form.
+  std::vector<Json> submit(const Json& request) {
+    std::vector<Json> chunks;
+    vllm_request* handle = nullptr;
+    const auto callback = [](const char* text, bool, void* user_data) {
+      static_cast<std::vector<Json>*>(user_data)->push_back(
+          vllm::parse_json(text, "chunk", vllm::Status::Unknown));
+      return true;
+    };
+    REQUIRE_MESSAGE(vllm_ext_submit(engine, request.dump().c_str(), callback, &chunks, &handle) == VLLM_OK,
+                    vllm_last_error());
+    vllm_request_wait(handle);
+    vllm_request_free(handle);
+    return chunks;
+  }
+
+  std::string submit_refused(const Json& request) {
+    vllm_request* handle = nullptr;
+    const auto callback = [](const char*, bool, void*) { return true; };
+    CHECK(vllm_ext_submit(engine, request.dump().c_str(), callback, nullptr, &handle) ==
+          VLLM_ERR_INVALID_ARGUMENT);
+    CHECK(handle == nullptr);
+    return vllm_last_error();
+  }
+
+  Json query(const Json& question) {
+    char* out = nullptr;
+    REQUIRE(vllm_ext_query(engine, question.dump().c_str(), &out) == VLLM_OK);
+    Json json = vllm::parse_json(out, "answer", vllm::Status::Unknown);
+    vllm_string_free(out);
+    return json;
+  }
+
+  int64_t free_blocks() { return query({{"query", "metrics"}})["kv_blocks_free"].get<int64_t>(); }
+
+  /// A logit_bias that favours the token of one character.
+  Json favour(const std::string& character, double bias) {
+    const Json ids = query({{"query", "tokenize"}, {"text", character}, {"add_special", false}})["tokens"];
+    REQUIRE(ids.size() == 1);
+    return {{std::to_string(ids[0].get<int>()), bias}};
+  }
+};
+
+inline const char* const kPlain =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
+    "%}<assistant>{% endif %}";
+
+inline Json ask(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+
+inline Json request(int max_tokens, double temperature = 0, int seed = 1) {
+  return {{"messages", ask("Hi")}, {"max_tokens", max_tokens}, {"temperature", temperature}, {"seed", seed}};
+}
+
+inline Json weather_tools() {
+  return Json::parse(
+      R"([{"type": "function", "function": {"name": "get_weather", "description": "w", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1,
+    "maximum": 9}}, "required": ["city", "days"]}}}, {"type": "function", "function": {"name": "now",
+    "parameters": {"type": "object", "properties": {}}}}])");
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace chat_model
