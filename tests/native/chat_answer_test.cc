@@ -378,6 +378,99 @@ TEST_CASE("RPC-11 every field has the same effect in a chat and a completion") {
   CHECK(logprobs({{"prompt", "Hi there"}, {"logprobs", 3}}) == chat);
 }
 
+TEST_CASE("TOOL-09 REAS-05 after a thought comes content under the constraint, or a call") {
+  Model model(std::string(kPlain) + "<think>", "hermes", "deepseek_r1");
+  int contents = 0, with_calls = 0;
+  for (const char* first : {"{", "<"}) {
+    for (int seed = 0; seed < 4; ++seed) {
+      CAPTURE(seed);
+      Json r = request(300, 1.0, seed);
+      r["thinking_budget"] = 6;
+      r["tools"] = Json::array({weather_tools()[1]});
+      r["parallel_tool_calls"] = false;
+      r["json_schema"] = Json::parse(kDigit);
+      r["logit_bias"] = model.favour(first, 7);
+      const Answer answer = both_ways(model, r);
+      CHECK_FALSE(answer.reasoning.empty());
+      if (answer.calls.empty()) {
+        ++contents;
+        CHECK(parsed(answer.content)["a"].get<int>() <= 9);
+      } else {
+        ++with_calls;
+        CHECK(answer.content.empty());
+        CHECK(answer.calls[0].first == "now");
+        CHECK(parsed(answer.calls[0].second) == Json::object());
+      }
+    }
+  }
+  CHECK(contents > 0);
+  CHECK(with_calls > 0);
+}
+
+TEST_CASE("TOOL-09 with tool_choice none what looks like a call is content") {
+  Model model(kPlain, "hermes");
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  Json r = request(200);
+  r["tools"] = weather_tools();
+  r["choice"] = {call};
+  CHECK(both_ways(model, r).calls.size() == 1);
+  r["tool_choice"] = "none";
+  const Answer answer = both_ways(model, r);
+  CHECK(answer.calls.empty());
+  CHECK(answer.content == call);
+  CHECK(answer.finish == "stop");
+  r["tool_choice"] = "required";
+  CHECK(has(model.refused(r), "tool_choice asks for a call and the answer has a structured constraint"));
+}
+
+TEST_CASE("STOP-01 a stop string inside the body of a call leaves what came before as content") {
+  Model model(kPlain, "hermes");
+  Json r = request(200);
+  r["tools"] = weather_tools();
+  r["tool_choice"] = {{"type", "function"}, {"function", {{"name", "now"}}}};
+  r["stop"] = "argu";
+  Answer answer = both_ways(model, r);
+  CHECK(answer.calls.empty());
+  CHECK(answer.content == "<tool_call>\n{\"name\": \"now\", \"");
+  CHECK(answer.finish == "stop");
+  r["include_stop_str_in_output"] = true;
+  answer = both_ways(model, r);
+  CHECK(answer.content == "<tool_call>\n{\"name\": \"now\", \"argu");
+  r["stop"] = {"nothing of it"};
+  CHECK(both_ways(model, r).calls.size() == 1);
+}
+
+TEST_CASE("GRAM-09 a complete text under a constraint ends, whatever min_tokens and ignore_eos say") {
+  Model model(kEcho);
+  for (const Json& more : {Json{{"min_tokens", 20}}, Json{{"ignore_eos", true}}}) {
+    Json r = request(40);
+    r.update(more);
+    r["choice"] = {"yes", "no"};
+    const Answer answer = both_ways(model, r);
+    CHECK((answer.content == "yes" || answer.content == "no"));
+    CHECK(answer.finish == "stop");
+  }
+}
+
+TEST_CASE("TPL-06 one begin token, printed by the template or not") {
+  const char* config = R"({"bos_token": "<|im_start|>", "add_bos_token": true})";
+  Model prints("{{ bos_token }}{{ messages[0].content }}", nullptr, nullptr, false, config);
+  Model plain(kEcho, nullptr, nullptr, false, config);
+  const Json r = request(8);
+  const Json whole_answer = prints.chat(r);
+  CHECK(plain.chat(r)["usage"] == whole_answer["usage"]);
+  CHECK(whole(plain, r) == whole(prints, r));
+  for (const char* prompt : {"Hi", "<|im_start|>Hi"}) {
+    const std::vector<Json> chunks =
+        plain.submit({{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}});
+    CHECK(joined(chunks) == whole(prints, r));
+    CHECK(chunks.back()["usage"]["prompt_tokens"] == whole_answer["usage"]["prompt_tokens"]);
+  }
+  Model none(kEcho);
+  CHECK(none.chat(r)["usage"]["prompt_tokens"].get<int>() + 1 ==
+        whole_answer["usage"]["prompt_tokens"].get<int>());
+}
+
 TEST_CASE("TPL-02 a model without a template gets lines of role and content") {
   Model model("");
   Json r = request(12);

@@ -24,7 +24,8 @@ struct Model {
 
   /// An empty `chat_template`: the model has none.
   explicit Model(const std::string& chat_template, const char* tool_parser = nullptr,
-                 const char* reasoning = nullptr, bool jump_forward = false) {
+                 const char* reasoning = nullptr, bool jump_forward = false,
+                 const char* tokenizer_config = nullptr) {
     static int count = 0;
     folder = fs::temp_directory_path() /
              ("vllm_chat_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
@@ -37,6 +38,7 @@ struct Model {
     } else {
       std::ofstream(folder / "chat_template.jinja") << chat_template;
     }
+    if (tokenizer_config != nullptr) std::ofstream(folder / "tokenizer_config.json") << tokenizer_config;
     const std::string path = folder.string();
     vllm_model_params params = vllm_model_params_default();
     params.model_path = path.c_str();
