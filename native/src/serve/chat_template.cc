@@ -105,13 +105,12 @@ void ChatTemplates::read_folder(const std::string& folder, const std::string& ex
   };
   if (!explicit_path.empty()) {
     read_any(explicit_path);
-  } else if (fs::exists(root / "chat_template.jinja")) {
-    read_any(root / "chat_template.jinja");
-  } else if (fs::exists(root / "chat_template.json")) {
-    read_any(root / "chat_template.json");
-  } else if (config.contains("chat_template")) {
-    add_value(config["chat_template"]);
+    if (entries_.empty())
+      log_warning("%s has no chat_template, the model's own is used", explicit_path.c_str());
   }
+  for (const char* name : {"chat_template.jinja", "chat_template.json"})
+    if (entries_.empty() && fs::exists(root / name)) read_any(root / name);
+  if (entries_.empty() && config.contains("chat_template")) add_value(config["chat_template"]);
   const fs::path more = root / "additional_chat_templates";
   if (!fs::is_directory(more)) return;
   for (const auto& file : fs::directory_iterator(more))
