@@ -1,5 +1,8 @@
 // What a chat answer may be and how its parts come apart: constraints with and without tools, calls that are
 // cut, both forms of request.
+#include <functional>
+#include <random>
+
 #include "chat_model.h"
 #include "serve/chat.h"
 
@@ -80,6 +83,35 @@ Answer joined(const std::vector<Json>& chunks) {
 Answer both_ways(Model& model, const Json& r) {
   const Answer answer = whole(model, r);
   CHECK(joined(model.submit(r)) == answer);
+  return answer;
+}
+
+/// What the parsers of an answer make of a text that arrives in pieces of `size()` bytes.
+Answer taken_apart(const char* reasoning, const char* dialect, const std::string& text,
+                   vllm::FinishReason finish, const std::function<size_t()>& size) {
+  vllm::ChatOutput output(
+      vllm::make_reasoning_parser(vllm::find_reasoning_dialect(reasoning), {"<think>\n", true}, nullptr),
+      vllm::make_tool_parser(vllm::find_tool_dialect(dialect), weather_tools()), true, false);
+  Answer answer;
+  const auto take = [&](const vllm::Delta& delta) {
+    const vllm::ChatOutput::Piece piece = output.add(delta);
+    answer.reasoning += piece.reasoning;
+    answer.content += piece.content;
+    for (const vllm::ToolCallDelta& call : piece.calls) {
+      answer.calls.resize(std::max(answer.calls.size(), static_cast<size_t>(call.index) + 1));
+      answer.calls[static_cast<size_t>(call.index)].first += call.name;
+      answer.calls[static_cast<size_t>(call.index)].second += call.arguments;
+    }
+  };
+  for (size_t at = 0; at < text.size();) {
+    vllm::Delta delta;
+    delta.text = text.substr(at, size());
+    at += delta.text.size();
+    take(delta);
+  }
+  vllm::Delta last;
+  last.finish = finish;
+  take(last);
   return answer;
 }
 
@@ -278,38 +310,49 @@ TEST_CASE("RPC-09 TOOL-05 TOOL-10 thoughts, content and calls come apart alike, 
     CAPTURE(c.text);
     for (const size_t piece : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, c.text.size()}) {
       CAPTURE(piece);
-      vllm::ChatOutput output(
-          vllm::make_reasoning_parser(vllm::find_reasoning_dialect("qwen3"), {"<think>\n", true}, nullptr),
-          vllm::make_tool_parser(vllm::find_tool_dialect("hermes"), weather_tools()), true, false);
-      std::string reasoning, content;
-      std::vector<std::string> names(8), arguments(8);
-      size_t calls = 0;
-      const auto take = [&](const vllm::Delta& delta) {
-        const auto part = output.add(delta);
-        reasoning += part.reasoning;
-        content += part.content;
-        for (const auto& each : part.calls) {
-          calls = std::max<size_t>(calls, static_cast<size_t>(each.index) + 1);
-          names.at(static_cast<size_t>(each.index)) += each.name;
-          arguments.at(static_cast<size_t>(each.index)) += each.arguments;
-        }
-      };
-      for (size_t at = 0; at < c.text.size(); at += piece) {
-        vllm::Delta delta;
-        delta.text = c.text.substr(at, piece);
-        take(delta);
-        // Nothing is sent that the parsers have not settled.
-        if (c.calls.size() > 0) CHECK_FALSE(has(content, "tool_call>"));
-      }
-      vllm::Delta last;
-      last.finish = c.finish;
-      take(last);
-      CHECK(reasoning == c.reasoning);
-      CHECK(content == c.content);
-      CHECK(calls == c.calls.size());
+      const Answer answer = taken_apart("qwen3", "hermes", c.text, c.finish, [&] { return piece; });
+      CHECK(answer.reasoning == c.reasoning);
+      CHECK(answer.content == c.content);
+      REQUIRE(answer.calls.size() == c.calls.size());
       for (size_t i = 0; i < c.calls.size(); ++i) {
-        CHECK(names[i] == c.calls[i]);
-        CHECK(parsed(arguments[i]).is_object());
+        CHECK(answer.calls[i].first == c.calls[i]);
+        CHECK(parsed(answer.calls[i].second).is_object());
+      }
+    }
+  }
+}
+
+TEST_CASE("RPC-08 random mixtures of text, thoughts and calls come apart alike, however they arrive") {
+  const char* parts[] = {" ",
+                         "\n",
+                         "\n\n",
+                         "word",
+                         " x < y ",
+                         "日本",
+                         "<think>",
+                         "</think>",
+                         "<tool_call>",
+                         "</tool_call>",
+                         "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+                         "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+                         "{\"name\": \"now\", \"parameters\": {\"a\": [1]}}",
+                         "[now(a=1), now()]",
+                         "[TOOL_CALLS]now{}"};
+  std::mt19937 random(3);
+  for (const char* dialect : {"hermes", "granite4", "qwen3_coder", "llama3_json", "pythonic", "mistral"}) {
+    for (const char* reasoning : {"none", "qwen3", "think_auto", "mistral"}) {
+      for (int round = 0; round < 150; ++round) {
+        std::string text;
+        for (unsigned i = 0, count = 1 + random() % 7; i < count; ++i)
+          text += parts[random() % std::size(parts)];
+        CAPTURE(dialect);
+        CAPTURE(reasoning);
+        CAPTURE(text);
+        const auto finish = random() % 2 == 0 ? vllm::FinishReason::Stop : vllm::FinishReason::Length;
+        const Answer at_once = taken_apart(reasoning, dialect, text, finish, [&] { return text.size(); });
+        CHECK(taken_apart(reasoning, dialect, text, finish, [] { return size_t{1}; }) == at_once);
+        CHECK(taken_apart(reasoning, dialect, text, finish, [&] { return size_t{1} + random() % 9; }) ==
+              at_once);
       }
     }
   }

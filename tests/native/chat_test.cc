@@ -55,6 +55,9 @@ TEST_CASE("TPL-03 TPL-05 TPL-07 what the template gets") {
   r["chat_template_kwargs"] = {{"enable_thinking", false}};
   CHECK(has(model.refused(r), "|True|False"));
   r.erase("chat_template_kwargs");
+  r["chat_template_kwargs"] = {{"reasoning_effort", "none"}};
+  CHECK(has(model.refused(r), "|True|False"));
+  r.erase("chat_template_kwargs");
   r["reasoning_effort"] = "none";
   CHECK(has(model.refused(r), "|True|False"));
   r["reasoning_effort"] = "high";
@@ -109,6 +112,9 @@ TEST_CASE("TOOL-09 TOOL-11 choices and tools that cannot be served are refused b
   CHECK(has(model.refused(with("chat_template_kwargs", {{"messages", 1}})), "messages"));
   CHECK(has(model.refused(with("stream_options", {{"include_usage", true}})), "stream"));
   CHECK(has(model.refused(with("n", 2)), "n is 2"));
+  CHECK(has(model.refused(with("echo", true)), "echo"));
+  CHECK(has(model.refused(with("response_format", {{"type", "json_schema"}})), "json_schema"));
+  CHECK(has(model.refused(with("response_format", "json_object")), "response_format"));
   CHECK(has(model.refused(with("response_format", {{"type", "xml"}})), "xml"));
   Json named = with("tools", weather_tools());
   named["tool_choice"] = Json::parse(R"({"type": "function", "function": {"name": "fly"}})");

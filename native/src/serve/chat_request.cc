@@ -87,6 +87,8 @@ void refuse_unserved(const Json& request) {
     fail_argument("best_of is %s, needed is 1", brief(*n).c_str());
   if (const Json* b = is("use_beam_search"); b != nullptr && boolean_field("use_beam_search", *b))
     fail_argument("use_beam_search is not served");
+  if (const Json* e = is("echo"); e != nullptr && boolean_field("echo", *e))
+    fail_argument("echo is not served");
   if (is("chat_template") != nullptr) fail_argument("chat_template: templates in a request are not taken");
   if (is("prompt_logprobs") != nullptr) fail_argument("prompt_logprobs is not served");
 }
