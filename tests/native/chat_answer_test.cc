@@ -1,5 +1,6 @@
 // What a chat answer may be and how its parts come apart: constraints with and without tools, calls that are
 // cut, both forms of request.
+#include <chrono>
 #include <functional>
 #include <random>
 
@@ -493,6 +494,55 @@ TEST_CASE("GRAM-09 a complete text under a constraint ends, whatever min_tokens 
     CHECK((answer.content == "yes" || answer.content == "no"));
     CHECK(answer.finish == "stop");
   }
+}
+
+TEST_CASE(
+    "GRAM-04 schemas nested 100 deep work, in tools and in a response format; 60,000 deep are refused") {
+  Model model(kEcho, "hermes");
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int i = 0; i < depth; ++i) text += R"({"type": "object", "required": ["a"], "properties": {"a": )";
+    text += R"({"type": "boolean"})";
+    for (int i = 0; i < depth; ++i) text += "}}";
+    return text;
+  };
+  const auto with_tool = [&](int depth) {
+    return R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500, "tool_choice": "required",
+      "parallel_tool_calls": false, "tools": [{"type": "function", "function": {"name": "f", "parameters": )" +
+           nested(depth) + "}}]}";
+  };
+  const auto with_format = [&](int depth) {
+    return R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500, "response_format":
+      {"type": "json_schema", "json_schema": {"schema": )" +
+           nested(depth) + "}}}";
+  };
+  const auto levels = [](Json value) {
+    int count = 0;
+    for (; value.is_object(); ++count) value = Json(value.at("a"));
+    CHECK(value.is_boolean());
+    return count;
+  };
+  for (const int depth : {40, 100}) {
+    CAPTURE(depth);
+    Json r = parsed(with_format(depth));
+    r["logit_bias"] = model.favour("\"", 50);
+    r["logit_bias"].update(model.favour("{", 50));
+    r["logit_bias"].update(model.favour("}", 50));
+    r["logit_bias"].update(model.favour(":", 50));
+    const Answer answer = whole(model, r);
+    CHECK(answer.finish == (depth == 40 ? "stop" : "length"));  // more than the context holds
+    if (depth == 40) CHECK(levels(parsed(answer.content)) == depth);
+    r["tools"] = parsed(with_tool(depth))["tools"];
+    CHECK(whole(model, r).tokens > 200);
+  }
+  for (const std::string& text : {with_tool(60000), with_format(60000)}) {
+    const auto started = std::chrono::steady_clock::now();
+    char* out = nullptr;
+    CHECK(vllm_chat(model.engine, text.c_str(), &out) == VLLM_ERR_INVALID_ARGUMENT);
+    CHECK(has(vllm_last_error(), "nest"));
+    CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(1));
+  }
+  CHECK(model.free_blocks() == 64);
 }
 
 TEST_CASE("TPL-06 one begin token, printed by the template or not") {
