@@ -1,18 +1,21 @@
-// What a chat answer may be and how its parts come apart: constraints with and without tools, calls that are
-// cut, both forms of request.
+// What a chat answer may be: under constraints with and without tools, with calls that are cut, in both forms
+// of request.
 #include <chrono>
-#include <functional>
-#include <random>
 
 #include "chat_model.h"
 #include "serve/chat.h"
 
+using chat_model::Answer;
 using chat_model::ask;
+using chat_model::both_ways;
 using chat_model::has;
+using chat_model::joined;
 using chat_model::kPlain;
 using chat_model::Model;
+using chat_model::parsed;
 using chat_model::request;
 using chat_model::weather_tools;
+using chat_model::whole;
 using vllm::Json;
 
 namespace {
@@ -22,99 +25,6 @@ const char* const kEcho = "{{ messages[0].content }}";
 
 const char* const kDigit =
     R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["a"]})";
-
-Json parsed(const std::string& text) {
-  return vllm::parse_json(text, "the model's text", vllm::Status::Unknown);
-}
-
-/// An answer's parts, streamed or not.
-struct Answer {
-  std::string reasoning, content, finish;
-  std::vector<std::pair<std::string, std::string>> calls;  // name, arguments
-  int tokens = 0;
-
-  bool operator==(const Answer&) const = default;
-  void add(const Json& message) {
-    reasoning += message.value("reasoning", "");
-    if (message.contains("content") && message["content"].is_string())
-      content += message["content"].get<std::string>();
-    if (!message.contains("tool_calls")) return;
-    for (const Json& call : message["tool_calls"]) {
-      calls.resize(std::max(calls.size(), call["index"].get<size_t>() + 1));
-      calls[call["index"].get<size_t>()].first += call["function"].value("name", "");
-      calls[call["index"].get<size_t>()].second += call["function"].value("arguments", "");
-    }
-  }
-};
-
-std::ostream& operator<<(std::ostream& out, const Answer& a) {
-  out << a.finish << " after " << a.tokens << ": [" << a.reasoning << "] " << a.content;
-  for (const auto& [name, arguments] : a.calls) out << " | " << name << " " << arguments;
-  return out;
-}
-
-Answer whole(Model& model, const Json& r) {
-  const Json json = model.chat(r);
-  Answer answer;
-  answer.add(json["choices"][0]["message"]);
-  answer.finish = json["choices"][0]["finish_reason"].get<std::string>();
-  answer.tokens = json["usage"]["completion_tokens"].get<int>();
-  return answer;
-}
-
-/// The answer to a request of the extension, of either form.
-Answer joined(const std::vector<Json>& chunks) {
-  Answer answer;
-  for (const Json& chunk : chunks) {
-    REQUIRE_FALSE(chunk.contains("error"));
-    const Json& choice = chunk["choices"][0];
-    if (choice.contains("text")) answer.content += choice["text"].get<std::string>();
-    if (choice.contains("delta")) {
-      const Json& delta = choice["delta"];
-      CHECK(delta.contains("content") + delta.contains("reasoning") + delta.contains("tool_calls") <= 1);
-      answer.add(delta);
-    }
-    if (choice["finish_reason"].is_string()) answer.finish = choice["finish_reason"].get<std::string>();
-    answer.tokens = chunk["usage"]["completion_tokens"].get<int>();
-  }
-  return answer;
-}
-
-/// The answer, which has to be the same streamed.
-Answer both_ways(Model& model, const Json& r) {
-  const Answer answer = whole(model, r);
-  CHECK(joined(model.submit(r)) == answer);
-  return answer;
-}
-
-/// What the parsers of an answer make of a text that arrives in pieces of `size()` bytes.
-Answer taken_apart(const char* reasoning, const char* dialect, const std::string& text,
-                   vllm::FinishReason finish, const std::function<size_t()>& size) {
-  vllm::ChatOutput output(
-      vllm::make_reasoning_parser(vllm::find_reasoning_dialect(reasoning), {"<think>\n", true}, nullptr),
-      vllm::make_tool_parser(vllm::find_tool_dialect(dialect), weather_tools()), true, false);
-  Answer answer;
-  const auto take = [&](const vllm::Delta& delta) {
-    const vllm::ChatOutput::Piece piece = output.add(delta);
-    answer.reasoning += piece.reasoning;
-    answer.content += piece.content;
-    for (const vllm::ToolCallDelta& call : piece.calls) {
-      answer.calls.resize(std::max(answer.calls.size(), static_cast<size_t>(call.index) + 1));
-      answer.calls[static_cast<size_t>(call.index)].first += call.name;
-      answer.calls[static_cast<size_t>(call.index)].second += call.arguments;
-    }
-  };
-  for (size_t at = 0; at < text.size();) {
-    vllm::Delta delta;
-    delta.text = text.substr(at, size());
-    at += delta.text.size();
-    take(delta);
-  }
-  vllm::Delta last;
-  last.finish = finish;
-  take(last);
-  return answer;
-}
 
 Json tag_request(const char* schema, const char* trigger = "<") {
   return {{"structures", Json::array({{{"begin", "<n>"}, {"schema", Json::parse(schema)}, {"end", "</n>"}}})},
@@ -278,84 +188,6 @@ TEST_CASE("TOOL-06 RPC-08 a call that the token limit cuts: 'length', and the sa
     }
     CHECK(cut_calls + cut_contents > 3);
     if (json_bodied) CHECK(cut_contents > 0);
-  }
-}
-
-TEST_CASE("RPC-09 TOOL-05 TOOL-10 thoughts, content and calls come apart alike, however they arrive") {
-  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-  const std::string weather =
-      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"</tool_call> "
-      "日\"}}\n</tool_call>";
-  struct Case {
-    std::string text;
-    vllm::FinishReason finish;
-    std::string reasoning, content;
-    std::vector<std::string> calls;
-  };
-  using enum vllm::FinishReason;
-  const Case cases[] = {
-      // The end of the thought and a call in one piece; a marker inside the thought is a thought.
-      {"I ask " + call + ".</think>" + weather, Stop, "I ask " + call + ".", "", {"get_weather"}},
-      {"hm</think>\n\nI look.\n" + call + "\n" + weather + " bye",
-       Stop,
-       "hm",
-       "I look.",
-       {"now", "get_weather"}},
-      {"hm</think>x < y <tool_cal", Length, "hm", "x < y <tool_cal", {}},
-      {"hm</think>" + call + weather.substr(0, 40), Length, "hm", weather.substr(0, 40), {"now"}},
-      {"hm</think>" + weather.substr(0, 40), Length, "hm", weather.substr(0, 40), {}},
-      {"hm " + call, Length, "hm " + call, "", {}},
-      {"hm", Stop, "hm", "hm", {}},
-  };
-  for (const Case& c : cases) {
-    CAPTURE(c.text);
-    for (const size_t piece : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, c.text.size()}) {
-      CAPTURE(piece);
-      const Answer answer = taken_apart("qwen3", "hermes", c.text, c.finish, [&] { return piece; });
-      CHECK(answer.reasoning == c.reasoning);
-      CHECK(answer.content == c.content);
-      REQUIRE(answer.calls.size() == c.calls.size());
-      for (size_t i = 0; i < c.calls.size(); ++i) {
-        CHECK(answer.calls[i].first == c.calls[i]);
-        CHECK(parsed(answer.calls[i].second).is_object());
-      }
-    }
-  }
-}
-
-TEST_CASE("RPC-08 random mixtures of text, thoughts and calls come apart alike, however they arrive") {
-  const char* parts[] = {" ",
-                         "\n",
-                         "\n\n",
-                         "word",
-                         " x < y ",
-                         "日本",
-                         "<think>",
-                         "</think>",
-                         "<tool_call>",
-                         "</tool_call>",
-                         "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
-                         "<tool_call>\n<function=now>\n</function>\n</tool_call>",
-                         "{\"name\": \"now\", \"parameters\": {\"a\": [1]}}",
-                         "[now(a=1), now()]",
-                         "[TOOL_CALLS]now{}"};
-  std::mt19937 random(3);
-  for (const char* dialect : {"hermes", "granite4", "qwen3_coder", "llama3_json", "pythonic", "mistral"}) {
-    for (const char* reasoning : {"none", "qwen3", "think_auto", "mistral"}) {
-      for (int round = 0; round < 150; ++round) {
-        std::string text;
-        for (unsigned i = 0, count = 1 + random() % 7; i < count; ++i)
-          text += parts[random() % std::size(parts)];
-        CAPTURE(dialect);
-        CAPTURE(reasoning);
-        CAPTURE(text);
-        const auto finish = random() % 2 == 0 ? vllm::FinishReason::Stop : vllm::FinishReason::Length;
-        const Answer at_once = taken_apart(reasoning, dialect, text, finish, [&] { return text.size(); });
-        CHECK(taken_apart(reasoning, dialect, text, finish, [] { return size_t{1}; }) == at_once);
-        CHECK(taken_apart(reasoning, dialect, text, finish, [&] { return size_t{1} + random() % 9; }) ==
-              at_once);
-      }
-    }
   }
 }
 

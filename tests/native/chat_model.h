@@ -159,4 +159,68 @@ inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+inline Json parsed(const std::string& text) {
+  return vllm::parse_json(text, "the model's text", vllm::Status::Unknown);
+}
+
+/// An answer's parts, streamed or not.
+struct Answer {
+  std::string reasoning, content, finish;
+  std::vector<std::pair<std::string, std::string>> calls;  // name, arguments
+  int tokens = 0;
+
+  bool operator==(const Answer&) const = default;
+  void add(const Json& message) {
+    reasoning += message.value("reasoning", "");
+    if (message.contains("content") && message["content"].is_string())
+      content += message["content"].get<std::string>();
+    if (!message.contains("tool_calls")) return;
+    for (const Json& call : message["tool_calls"]) {
+      calls.resize(std::max(calls.size(), call["index"].get<size_t>() + 1));
+      calls[call["index"].get<size_t>()].first += call["function"].value("name", "");
+      calls[call["index"].get<size_t>()].second += call["function"].value("arguments", "");
+    }
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Answer& a) {
+  out << a.finish << " after " << a.tokens << ": [" << a.reasoning << "] " << a.content;
+  for (const auto& [name, arguments] : a.calls) out << " | " << name << " " << arguments;
+  return out;
+}
+
+inline Answer whole(Model& model, const Json& r) {
+  const Json json = model.chat(r);
+  Answer answer;
+  answer.add(json["choices"][0]["message"]);
+  answer.finish = json["choices"][0]["finish_reason"].get<std::string>();
+  answer.tokens = json["usage"]["completion_tokens"].get<int>();
+  return answer;
+}
+
+/// The answer to a request of the extension, of either form.
+inline Answer joined(const std::vector<Json>& chunks) {
+  Answer answer;
+  for (const Json& chunk : chunks) {
+    REQUIRE_FALSE(chunk.contains("error"));
+    const Json& choice = chunk["choices"][0];
+    if (choice.contains("text")) answer.content += choice["text"].get<std::string>();
+    if (choice.contains("delta")) {
+      const Json& delta = choice["delta"];
+      CHECK(delta.contains("content") + delta.contains("reasoning") + delta.contains("tool_calls") <= 1);
+      answer.add(delta);
+    }
+    if (choice["finish_reason"].is_string()) answer.finish = choice["finish_reason"].get<std::string>();
+    answer.tokens = chunk["usage"]["completion_tokens"].get<int>();
+  }
+  return answer;
+}
+
+/// The answer, which has to be the same streamed.
+inline Answer both_ways(Model& model, const Json& r) {
+  const Answer answer = whole(model, r);
+  CHECK(joined(model.submit(r)) == answer);
+  return answer;
+}
+
 }  // namespace chat_model
