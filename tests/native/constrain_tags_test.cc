@@ -105,6 +105,23 @@ TEST_CASE("Required and named: calls from the first byte") {
   CHECK(byte_compiler().make(tags_spec(named))->forced_token() == '<');
 }
 
+TEST_CASE("Calls in place of what another constraint wants") {
+  ConstraintSpec s;
+  s.kind = ConstraintSpec::Kind::Choice;
+  s.choices = {"yes", "<no>"};
+  CHECK_FALSE(begins(s, kCall));
+  s.or_tags = hermes(StructuralTags::Mode::Required);
+  for (const std::string& text : {std::string("yes"), std::string("<no>"), kCall, kCall + "\n" + kOther})
+    CHECK(matches(s, text));
+  for (const std::string& text : {std::string("no"), "yes" + kCall, kCall + "yes", std::string("text ")})
+    CHECK_FALSE(begins(s, text));
+  CHECK_FALSE(matches(s, "<tool_call>"));
+  s.or_tags->several = false;
+  CHECK_FALSE(begins(s, kCall + "\n"));
+  s.or_tags.reset();
+  CHECK_FALSE(begins(s, kCall));
+}
+
 TEST_CASE("Sections, call counters, and markers that are control tokens") {
   const auto tokenizer =
       bytes_and({}, {"<|section|>", "<|call|>", "<|args|>", "<|end|>", "<|close|>", "<|im_start|>"});
