@@ -5,30 +5,46 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import os
 import random
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
+import jsonschema
 import llguidance
 import numpy as np
 from llguidance import TokenizerWrapper
 from llguidance.gbnf_to_lark import gbnf_to_lark
+from vocabularies import Vocabulary
 
-CASES = Path(__file__).resolve().parent.parent / "tests/fixtures/constrain/cases.json"
+ROOT = Path(__file__).resolve().parent.parent
+CASES = ROOT / "tests/fixtures/constrain/cases.json"
 
 
 class Tool:
     """A running constrain_tool."""
 
-    def __init__(self, program: Path, vocabulary: Path):
+    def __init__(self, vocabulary: Path):
+        program = Path(os.environ.get("VLLM_BUILD", ROOT / "build")) / "tests/native/constrain_tool"
+        if not program.exists():
+            raise FileNotFoundError(f"{program} is missing: build the native tests first")
         self.process = subprocess.Popen(
             [program, vocabulary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
         self.header = self._line()
         self.vocab_size: int = self.header["vocab_size"]
+
+    def __enter__(self) -> Tool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+        self.process.stdout.close()
 
     def _line(self) -> dict:
         assert self.process.stdout is not None
@@ -48,38 +64,36 @@ class Tool:
         answer = self.ask(mask=True)
         return to_bools(base64.b64decode(answer["mask"]), self.vocab_size), answer["can_end"], answer["us"]
 
-    def close(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
-
 
 def to_bools(mask: bytes, count: int) -> np.ndarray:
     return np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")[:count].astype(bool)
 
 
 class ListedTokens:
-    """A vocabulary for llguidance from a list of byte strings; encodes greedily."""
+    """A vocabulary as llguidance wants it; encodes greedily. Bytes that no token spells are left out."""
 
-    def __init__(self, tokens: list[bytes], special: list[int], eos: int):
+    def __init__(self, vocabulary: Vocabulary, eos: int):
         self.eos_token_id = eos
         self.bos_token_id = None
-        self.tokens = tokens
-        self.special_token_ids = special
-        self.ids = {token: id for id, token in enumerate(tokens) if id not in special}
+        self.tokens = vocabulary.tokens
+        self.special_token_ids = vocabulary.controls
+        controls = set(vocabulary.controls)
+        self.ids = {token: id for id, token in enumerate(self.tokens) if id not in controls}
+        self.longest = max(map(len, self.ids))
 
     def __call__(self, text: bytes) -> list[int]:
         ids = []
         while text:
-            size = next(n for n in range(len(text), 0, -1) if text[:n] in self.ids)
-            ids.append(self.ids[text[:size]])
-            text = text[size:]
+            size = next((n for n in range(min(len(text), self.longest), 0, -1) if text[:n] in self.ids), 0)
+            if size:
+                ids.append(self.ids[text[:size]])
+            text = text[max(size, 1) :]
         return ids
 
 
-def listed_tokenizer(tokens: list[bytes], special: list[int], eos: int) -> llguidance.LLTokenizer:
-    return llguidance.LLTokenizer(TokenizerWrapper(ListedTokens(tokens, special, eos)))
+def listed_tokenizer(vocabulary: Vocabulary, eos: int) -> llguidance.LLTokenizer:
+    """Made of a real tokenizer, llguidance's would allow only its own splitting of forced text; a list has none."""
+    return llguidance.LLTokenizer(TokenizerWrapper(ListedTokens(vocabulary, eos)))
 
 
 def ascii_classes(pattern: str) -> str:
@@ -173,28 +187,43 @@ def load_cases() -> list[Case]:
     )
 
 
-def explain(case: Case, text: bytes, ours: bool) -> str | None:
-    """The documented choice behind a text that only one side takes (as a beginning), None when there is none."""
+# Cases that llguidance itself cannot read.
+REFUSED_THERE = ["true", 'root ::= "\\x41\\u00e9\\U0001F389"']
+
+ESCAPE = rb"\\u[0-9a-fA-F]{0,4}"
+# What a text must hold where it differs, whether it is ours, what the case must hold, and the documented choice.
+CHOICES: list[tuple[bytes, bool, str, str]] = [
+    (rb"\x7f", True, "", "a string may hold U+007F as it is (RFC 8259)"),
+    (rb"\\/", True, "", "a slash may be escaped (RFC 8259)"),
+    (ESCAPE, True, "", "any character may be escaped as \\uXXXX (RFC 8259)"),
+    (rb"\\u[dD]([89a-fA-F][0-9a-fA-F]{0,2}.{0,6})?", False, "", "an escaped surrogate needs its other half"),
+    (
+        ESCAPE,
+        False,
+        "pattern|additionalProperties|enum",
+        "extra keys, enum values and strings with a pattern are spelt without needless escapes",
+    ),
+    (rb"\.", True, '"ipv6"', "the last two groups of an IPv6 address may be an IPv4 address (RFC 4291)"),
+    (rb"-0", False, "inimum|aximum", "there is no negative zero between bounds"),
+    (
+        rb"[@.]([^@.]{64}|[^@.]{62}-)",
+        False,
+        '"email"',
+        "a part of a host's name has at most 63 characters, the last one no hyphen (RFC 1034)",
+    ),
+    (rb"@\[", False, '"email"', "an email's host is a name, not an address in brackets"),
+]
+
+
+def explain(case: Case, before: bytes, token: bytes, ours: bool) -> str | None:
+    """The documented choice behind a token that only one side takes after `before`, None when there is none."""
     if case.kind != "json":
         return None
-    if b"\x7f" in text and ours:
-        return "a string may hold U+007F as it is (RFC 8259)"
-    if not ours and re.search(rb"\\u[dD]([89a-fA-F]|$)", text):
-        return "an escaped surrogate needs its other half"
-    if not ours and re.search(rb"\\u", text) and re.search("pattern|additionalProperties|enum", case.text):
-        return "extra keys, enum values and strings with a pattern are spelt without needless escapes"
-    if ours and b"\\/" in text:
-        return "a slash may be escaped (RFC 8259)"
-    if ours and re.search(rb"\\u", text):
-        return "any character may be escaped as \\uXXXX (RFC 8259)"
-    if ours and '"ipv6"' in case.text and b"." in text:
-        return "the last two groups of an IPv6 address may be an IPv4 address (RFC 4291)"
-    if not ours and b"-0" in text and re.search("inimum|aximum", case.text):
-        return "there is no negative zero between bounds"
-    if not ours and '"email"' in case.text and re.search(rb"[@.][^@.]{64}", text):
-        return "a part of a host's name has at most 63 characters (RFC 1034)"
-    if not ours and b"@[" in text and '"email"' in case.text:
-        return "an email's host is a name, not an address in brackets"
+    for pattern, who, needed, choice in CHOICES:
+        if ours is who and re.search(needed, case.text):
+            found = re.finditer(pattern, before + token, re.DOTALL)
+            if any(match.end() > len(before) for match in found):
+                return choice
     return None
 
 
@@ -203,81 +232,84 @@ class Walk:
     """What one random text showed."""
 
     text: bytes = b""
-    complete: bool = False
+    complete: bool = False  # the text may end where it does
     steps: int = 0
     differences: list[str] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
-    our_mask_us: list[float] = field(default_factory=list)
 
 
-def closers(tokens: list[bytes]) -> np.ndarray:
-    """Tokens that tend to bring a text to its end."""
-    return np.array([bool(token) and all(byte in b'"}])>,:0123456789' for byte in token) for token in tokens])
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
-def walk(
-    case: Case,
-    tool: Tool,
-    tokenizer: llguidance.LLTokenizer,
-    tokens: list[bytes],
-    ending: np.ndarray,
-    seed: int,
-    limit: int,
-) -> Walk:
-    """Follows one random text of at most `limit` tokens. Raises ValueError when a side refuses the case."""
-    result = Walk()
-    answer = tool.ask(compile=case.request())
-    if "error" in answer:
-        raise ValueError(f"we refuse it: {answer['error']}")
-    matcher = llguidance.LLMatcher(tokenizer, case.oracle_grammar(), log_level=0)
-    if matcher.is_error():
-        raise ValueError(f"llguidance refuses it: {matcher.get_error()}")
-    rng = random.Random(seed)
-    ends = set(tool.header["end_ids"])
-    while result.steps < limit:
-        ours, can_end, us = tool.mask()
-        result.our_mask_us.append(us)
-        theirs = to_bools(matcher.compute_bitmask(), tool.vocab_size)
-        result.steps += 1
-        for id in np.nonzero(ours != theirs)[0]:
-            if id in ends:
-                if ours[id] != can_end or theirs[id] != matcher.is_accepting():
-                    result.differences.append(f"after {result.text!r} an end id is not as can_end says")
-                elif can_end != matcher.is_accepting():
-                    result.differences.append(f"after {result.text!r} we {'may' if can_end else 'may not'} end")
-                continue
-            # Where text is forced, llguidance's mask holds only one way of splitting it into tokens.
-            if ours[id] and matcher.validate_tokens([int(id)]) == 1:
-                continue
-            reason = explain(case, result.text + tokens[id], bool(ours[id]))
-            if reason:
-                result.explained[reason] = result.explained.get(reason, 0) + 1
-            elif len(result.differences) < 20:
-                result.differences.append(
-                    f"after {result.text!r} only {'we' if ours[id] else 'llguidance'} allow {tokens[id]!r}"
-                )
-        both = ours & theirs
-        both[list(ends)] = False
-        ids = np.nonzero(both)[0]
-        if can_end and (len(ids) == 0 or rng.random() < 0.3):
-            result.complete = True
-            break
-        if len(ids) == 0:
-            break
-        near = ids[ending[ids]]
-        id = int(rng.choice(near if len(near) and rng.random() < 0.5 else ids))
-        if tool.ask(accept=[id])["accepted"] != 1 or not matcher.consume_token(id):
-            result.differences.append(f"after {result.text!r} the allowed token {tokens[id]!r} was not taken")
-            break
-        result.text += tokens[id]
-    return result
+def check_json(text: bytes, schema: object) -> None:
+    """Raises ValueError where the text is no strict JSON, and jsonschema.ValidationError."""
+    value = json.loads(text.decode("utf-8"), parse_constant=refuse_constant)
+    json.dumps(value, ensure_ascii=False).encode("utf-8")  # no lone surrogates
+    jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
 
 
-def small_vocabulary(tokens: list[bytes]) -> Iterator[bytes]:
-    """All single bytes, and those tokens of a big vocabulary that are short or made of structure."""
-    yield from (bytes([byte]) for byte in range(256))
-    for seen, token in enumerate(tokens):
-        structural = bool(re.fullmatch(rb'[\s"{}\[\],:.0-9a-c\\<>/=()*+-]{2,6}', token))
-        foreign = 2 <= len(token) <= 4 and token[0] >= 0xC3
-        if structural or (foreign and seen % 40 == 0) or (len(token) > 2 and seen % 150 == 0):
-            yield token
+class Pair:
+    """A case on both sides. Raises ValueError when one refuses it."""
+
+    def __init__(self, case: Case, tool: Tool, tokenizer: llguidance.LLTokenizer, vocabulary: Vocabulary):
+        self.case, self.tool, self.vocabulary = case, tool, vocabulary
+        answer = tool.ask(compile=case.request())
+        if "error" in answer:
+            raise ValueError(f"we refuse it: {answer['error']}")
+        self.matcher = llguidance.LLMatcher(tokenizer, case.oracle_grammar(), log_level=0)
+        if self.matcher.is_error():
+            raise ValueError(f"llguidance refuses it: {self.matcher.get_error()}")
+
+    def walk(self, seed: int, limit: int) -> Walk:
+        """Follows one random text of at most `limit` tokens. The second half of a long one tends to end."""
+        self.tool.ask(rollback=limit)
+        self.matcher.reset()
+        result = Walk()
+        rng = random.Random(seed)
+        ends = self.tool.header["end_ids"]
+        while result.steps < limit:
+            ours, can_end, _ = self.tool.mask()
+            theirs = to_bools(self.matcher.compute_bitmask(), self.tool.vocab_size)
+            result.steps += 1
+            if any(ours[ends] != can_end):
+                result.differences.append(f"after {result.text!r} an end id is not as can_end says")
+            if can_end != self.matcher.is_accepting():
+                result.differences.append(f"after {result.text!r} only {'we' if can_end else 'llguidance'} may end")
+            ours[ends] = theirs[ends] = False
+            for id in np.nonzero(ours != theirs)[0]:
+                self._judge(int(id), bool(ours[id]), result)
+            ids = np.nonzero(ours & theirs)[0]
+            if can_end and (len(ids) == 0 or rng.random() < 0.3):
+                result.complete = True
+                break
+            if len(ids) == 0:
+                break
+            id = self._choose(rng, ids, result.steps > limit / 2)
+            token = self.vocabulary.tokens[id]
+            if self.tool.ask(accept=[id])["accepted"] != 1 or not self.matcher.consume_token(id):
+                result.differences.append(f"after {result.text!r} the allowed token {token!r} was not taken")
+                break
+            result.text += token
+        return result
+
+    def _choose(self, rng: random.Random, ids: np.ndarray, hurry: bool) -> int:
+        kind = rng.random()
+        near = ids[self.vocabulary.closers[ids]]
+        small = ids[self.vocabulary.small[ids]]
+        if len(near) and kind < (0.9 if hurry else 0.4):
+            return int(rng.choice(near))
+        if len(small) and kind > 0.6:
+            return int(rng.choice(small))
+        return int(rng.choice(ids))
+
+    def _judge(self, id: int, ours: bool, result: Walk) -> None:
+        # Where text is forced, llguidance's mask holds only one way of splitting it into tokens.
+        if ours and self.matcher.validate_tokens([id]) == 1:
+            return
+        token = self.vocabulary.tokens[id]
+        reason = explain(self.case, result.text, token, ours)
+        if reason:
+            result.explained[reason] = result.explained.get(reason, 0) + 1
+        elif len(result.differences) < 20:
+            result.differences.append(f"after {result.text!r} only {'we' if ours else 'llguidance'} allow {token!r}")
