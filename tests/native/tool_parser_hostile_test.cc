@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <random>
 
 #include "base/json.h"
 #include "serve/tools/tool_dialects.h"
@@ -128,76 +127,4 @@ TEST_CASE("schemas of a request cannot recurse without end") {
       "</function>";
   CHECK(parse(find_tool_dialect("qwen3_coder"), text, 3, tools).calls ==
         "\nf {\"a\": 7, \"b\": \"x\", \"c\": \"y\"}");
-}
-
-TEST_CASE("random mixtures of markup parse alike however they are cut, and lose no process") {
-  std::mt19937 random(11);
-  const std::vector<std::string> words = {"<tool_call>",
-                                          "</tool_call>",
-                                          "{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
-                                          "{\"name\": \"f\"",
-                                          "}",
-                                          "{",
-                                          "[",
-                                          "]",
-                                          "\"",
-                                          ", ",
-                                          "; ",
-                                          "\n",
-                                          " ",
-                                          "text",
-                                          "é",
-                                          "🎉",
-                                          "<function=f>",
-                                          "</function>",
-                                          "<parameter=a>",
-                                          "</parameter>",
-                                          "1",
-                                          "<invoke name=\"f\">",
-                                          "</invoke>",
-                                          "<parameter name=\"a\">",
-                                          "<arg_key>a</arg_key>",
-                                          "<arg_value>1</arg_value>",
-                                          "[TOOL_CALLS]",
-                                          "f{\"a\": 1}",
-                                          "[ARGS]",
-                                          "f(a=1)",
-                                          "[f(a='x')]",
-                                          "functools",
-                                          "<",
-                                          "</",
-                                          "<|",
-                                          "\\",
-                                          "call:f{a:1}",
-                                          "<|\"|>",
-                                          "<|message|>",
-                                          "to=f",
-                                          "<|start|>",
-                                          "<|eom|>",
-                                          "```json\n",
-                                          "```",
-                                          "<think>",
-                                          "</think>"};
-  for (const std::string& name : tool_dialect_names()) {
-    const ToolDialect& dialect = find_tool_dialect(name);
-    if (tool_dialect_name(dialect) != name) continue;
-    std::vector<std::string> pool = words;
-    for (const auto trigger : tool_dialect_triggers(dialect))
-      pool.insert(pool.end(), 6, std::string(trigger));
-    for (const std::string_view bar :
-         {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜DSML｜invoke name=\"f\">",
-          "</｜DSML｜invoke>", "<|tool_call_begin|>", "functions.f:0", "<|tool_call_argument_begin|>",
-          "<|tool_call_end|>"}) {
-      pool.emplace_back(bar);
-    }
-    for (int round = 0; round < 300; ++round) {
-      std::string text;
-      for (unsigned i = 0, n = 1 + random() % 14; i < n; ++i) text += pool[random() % pool.size()];
-      if (random() % 4 == 0) text.resize(random() % (text.size() + 1));
-      CAPTURE(name);
-      CAPTURE(text);
-      const Summary whole = parse(dialect, text, text.size() + 1);
-      for (const size_t piece : {1, 2, 5}) CHECK(parse(dialect, text, piece) == whole);
-    }
-  }
 }

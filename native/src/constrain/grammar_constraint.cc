@@ -86,7 +86,11 @@ bool GrammarConstraint::must_end() { return can_end() && allowed().count() == 0;
 bool GrammarConstraint::is_dead() { return !terminated_ && !can_end() && allowed().count() == 0; }
 
 std::string GrammarConstraint::error() const {
-  if (terminated_ || can_end() || matcher_->mask(state())->count() > 0) return {};
+  if (terminated_ || can_end()) return {};
+  // A mask that was cut may hold more when it is computed again: the reason is for the one that was given
+  // out.
+  const auto given = allowed_state_ == state() ? allowed_ : matcher_->mask(state());
+  if (given->count() > 0) return {};
   if (matcher_->exhausted())
     return "The grammar cannot continue: it is too ambiguous to be followed further.";
   return "The grammar cannot continue: no token of the vocabulary spells what it needs next.";
