@@ -3,6 +3,7 @@
 # make test       everything that is checked, in stages; each may be run alone
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
+# make bench-text measure constraints and templates against llguidance and jinja2
 # make clean      remove what was built and installed here
 
 PYTHON := venv/bin/python
@@ -20,7 +21,7 @@ CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
 
 STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
 
-.PHONY: all install demo test bench format clean $(STAGES)
+.PHONY: all install demo test bench bench-text format clean $(STAGES)
 .DEFAULT_GOAL := all
 
 all: install
@@ -35,6 +36,11 @@ bench: install-dev
 	$(PYTHON) -m pip install --quiet -r requirements-bench.txt
 	$(CMAKE_CONFIGURE) build
 	PYTHONPATH=python $(PYTHON) bench/run.py
+
+bench-text: install-dev
+	$(CMAKE_CONFIGURE) build
+	cmake --build build --target constrain_tool jinja_tool
+	$(PYTHON) bench/text.py
 
 test:
 	@set -e; for stage in $(STAGES); do \
