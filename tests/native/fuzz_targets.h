@@ -2,6 +2,7 @@
 // returns a short mark of what happened: inputs with a new mark are worth damaging further.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -47,18 +48,22 @@ inline Json read_json(const std::string& name) {
   return parse_json(read_file(FIXTURES "/" + name), name.c_str(), Status::Runtime);
 }
 
-/// A refusal by its kind: numbers, and what it quotes of the input, left out.
+inline std::vector<std::filesystem::path> files_in(const std::string& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// A refusal by its kind: numbers, and what is between its first and last quote, left out.
 inline std::string mark_of(const Error& error) {
   require(error.status() == Status::InvalidArgument, "the refusal is no InvalidArgument", error.message());
   require(find_invalid_utf8(error.message()) == std::string_view::npos, "the refusal is no UTF-8");
-  std::string mark;
-  bool quoted = false;
-  for (const char c : error.message()) {
-    if (c == '\'') quoted = !quoted;
-    if (!quoted && (c < '0' || c > '9')) mark += c;
-    if (mark.size() > 80) break;
-  }
-  return mark;
+  std::string mark = error.message();
+  const size_t quoted = mark.find('\'');
+  if (quoted != std::string::npos) mark.erase(quoted, mark.rfind('\'') + 1 - quoted);
+  std::erase_if(mark, [](char c) { return c >= '0' && c <= '9'; });
+  return mark.substr(0, 80);
 }
 
 // --- chat templates
@@ -117,7 +122,7 @@ inline std::string follow(const ConstraintSpec& spec, Random& random, bool is_js
     const auto mask_now = [&] {
       const double start = cpu_seconds();
       auto mask = testing::mask_of(*constraint, vocab);
-      cut = cpu_seconds() - start > 0.01;
+      cut = cpu_seconds() - start > 0.005;
       return mask;
     };
     const auto take = [&](int32_t id) { return constraint->accept(std::vector<int32_t>{id}) == 1; };
@@ -164,7 +169,9 @@ inline std::string follow(const ConstraintSpec& spec, Random& random, bool is_js
     }
     constraint->rollback(count);
     require(mask_now() == first || first_cut || cut, "taken back it is another state", text);
-    return std::string(complete ? "complete" : "open") + (cut ? " cut" : "");
+    size_t begins = 0;
+    for (const uint32_t word : first) begins += std::popcount(word);
+    return format("%s, %zu tokens begin it%s", complete ? "complete" : "open", begins, cut ? ", cut" : "");
   } catch (const Error& error) {
     require(error.message().find('\n') == std::string::npos, "the refusal has several lines",
             error.message());
@@ -271,8 +278,8 @@ inline std::string run_tool_calls(const std::string& text, Random& random) {
 
 inline std::vector<std::string> tool_call_seeds() {
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(FIXTURES "/tool_calls")) {
-    const Json fixture = read_json("tool_calls/" + entry.path().filename().string());
+  for (const auto& path : files_in(FIXTURES "/tool_calls")) {
+    const Json fixture = read_json("tool_calls/" + path.filename().string());
     for (const Json& one : fixture["cases"])
       seeds.push_back(fixture["dialect"].get<std::string>() + "\n" + one["text"].get<std::string>());
   }

@@ -90,13 +90,9 @@ std::string run(const Target& target, const std::string& input) {
 }
 
 std::vector<std::string> corpus_of(const Target& target) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(FIXTURES "/corpus/" + std::string(target.name)))
-    files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
   std::vector<std::string> inputs;
-  for (const auto& file : files) inputs.push_back(read_file(file));
+  for (const auto& file : files_in(FIXTURES "/corpus/" + std::string(target.name)))
+    inputs.push_back(read_file(file));
   CHECK(!inputs.empty());
   for (std::string& seed : target.seeds()) inputs.push_back(std::move(seed));
   return inputs;
