@@ -72,6 +72,7 @@ class Case:
     shards: int = 1
     gguf: str | None = None  # file name; written from the same weights
     generation: dict = field(default_factory=dict)
+    oracle: dict | None = None  # read by transformers in place of config, where it does not know the architecture
 
 
 def dense(architecture: str, model_type: str, **rest) -> dict:
@@ -175,6 +176,63 @@ GEMMA3 = dense(
     attn_logit_softcapping=None,
 )
 
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 72,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+    "rope_theta": 10000.0,
+    "torch_dtype": "float32",
+}
+LONGROPE = {
+    "short_factor": [1.0, 1.05, 1.1, 1.25, 1.5, 2.0],
+    "long_factor": [1.1, 1.4, 2.5, 6.0, 11.0, 20.0],
+}
+PHI3 = dense("Phi3ForCausalLM", "phi3", **SMALL, pad_token_id=2, partial_rotary_factor=0.75, sliding_window=None)
+GRANITE = dense(
+    "GraniteForCausalLM",
+    "granite",
+    **SMALL | {"tie_word_embeddings": False},
+    embedding_multiplier=6.0,
+    attention_multiplier=0.4,
+    residual_multiplier=0.22,
+    logits_scaling=3.0,
+    attention_bias=False,
+    mlp_bias=False,
+)
+MINICPM = dense(
+    "MiniCPMForCausalLM", "minicpm", **SMALL, scale_emb=7, scale_depth=1.4, dim_model_base=24, num_experts=0
+)
+OLMO2 = dense("Olmo2ForCausalLM", "olmo2", **SMALL | {"tie_word_embeddings": False}, attention_bias=False)
+GLM4 = dense(
+    "Glm4ForCausalLM", "glm4", **SMALL, pad_token_id=2, head_dim=16, partial_rotary_factor=0.5, attention_bias=True
+)
+GEMMA2 = dense(
+    "Gemma2ForCausalLM",
+    "gemma2",
+    hidden_size=42,
+    num_hidden_layers=3,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    head_dim=16,
+    intermediate_size=56,
+    hidden_act="gelu_pytorch_tanh",
+    hidden_activation="gelu_pytorch_tanh",
+    rms_norm_eps=1e-6,
+    sliding_window=8,
+    attention_bias=False,
+    query_pre_attn_scalar=16,
+    attn_logit_softcapping=3.0,
+    final_logit_softcapping=2.0,
+    rope_theta=10000.0,
+    torch_dtype="float32",
+)
+SMALL_LLAMA = dense("LlamaForCausalLM", "llama", **SMALL)
+
 CASES = {
     "llama": Case(LLAMA, 1, "llama-bpe", gguf="llama.gguf"),
     "mistral": Case(MISTRAL, 2, "gpt-2", shards=2),
@@ -224,6 +282,100 @@ CASES = {
         8,
         "gpt-2",
         gguf="gemma3.gguf",
+    ),
+    # 40 positions are more than the original context: the long factors
+    "phi3": Case(
+        PHI3
+        | {
+            "original_max_position_embeddings": 24,
+            "rope_scaling": {"type": "longrope", **LONGROPE},
+        },
+        9,
+        "gpt-2",
+        gguf="phi3.gguf",
+    ),
+    # fewer than the original context: the short factors, for an engine that is told to stay within it
+    "phi3-short": Case(
+        PHI3
+        | {
+            "tie_word_embeddings": False,
+            "sliding_window": 8,
+            "original_max_position_embeddings": 64,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+                **LONGROPE,
+            },
+        },
+        10,
+        "gpt-2",
+    ),
+    "granite": Case(GRANITE, 11, "gpt-2", gguf="granite.gguf"),
+    # transformers has no code for it; the numbers of its Granite can say the same
+    "minicpm": Case(
+        MINICPM,
+        12,
+        "gpt-2",
+        gguf="minicpm.gguf",
+        oracle=GRANITE
+        | {
+            "tie_word_embeddings": True,
+            "embedding_multiplier": MINICPM["scale_emb"],
+            "attention_multiplier": 16**-0.5,
+            "residual_multiplier": MINICPM["scale_depth"] / MINICPM["num_hidden_layers"] ** 0.5,
+            "logits_scaling": MINICPM["hidden_size"] / MINICPM["dim_model_base"],
+        },
+    ),
+    "olmo2": Case(OLMO2, 13, "gpt-2", gguf="olmo2.gguf"),
+    "glm4": Case(GLM4, 14, "gpt-2", gguf="glm4.gguf"),
+    "gemma2": Case(GEMMA2, 15, "gpt-2", gguf="gemma2.gguf"),
+    "llama-yarn": Case(
+        SMALL_LLAMA
+        | {
+            "max_position_embeddings": 32,
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "beta_fast": 8.0,
+            },
+        },
+        16,
+        "llama-bpe",
+        gguf="llama.gguf",
+    ),
+    # biases everywhere; 40 positions are factor times the trained 20, where a growing base has reached the fixed one
+    "llama-dynamic": Case(
+        SMALL_LLAMA
+        | {
+            "max_position_embeddings": 20,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "rope_scaling": {"type": "dynamic", "factor": 2.0},
+        },
+        17,
+        "llama-bpe",
+    ),
+    "qwen2-window": Case(
+        dense("Qwen2ForCausalLM", "qwen2", **SMALL)
+        | {"num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+        18,
+        "qwen2",
+    ),
+    "qwen3-window": Case(
+        dense("Qwen3ForCausalLM", "qwen3", **SMALL)
+        | {
+            "num_hidden_layers": 3,
+            "head_dim": 16,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 8,
+            "max_window_layers": 3,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+        19,
+        "qwen2",
     ),
 }
 
@@ -276,16 +428,22 @@ def write_tokenizer(folder: Path, tokenizer: tokenizers.Tokenizer) -> None:
     )
 
 
+def oracle_config(folder: Path, case: Case) -> transformers.PretrainedConfig:
+    if case.oracle is None:
+        return transformers.AutoConfig.from_pretrained(folder)
+    return transformers.AutoConfig.for_model(**case.oracle)
+
+
 def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
     """Random weights under the names and shapes that transformers gives the architecture; returns them as stored."""
-    config = transformers.AutoConfig.from_pretrained(folder)
+    config = oracle_config(folder, case)
     with torch.device("meta"):
         shapes = {
             name: tuple(parameter.shape)
             for name, parameter in transformers.AutoModelForCausalLM.from_config(config).named_parameters()
         }
     generator = np.random.default_rng(case.seed)
-    gemma = case.config["model_type"] == "gemma3_text"
+    gemma = "gemma" in case.config["model_type"]
     tensors = {}
     for name, shape in shapes.items():
         values = generator.standard_normal(shape, dtype=np.float32)
@@ -294,7 +452,8 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
         elif name.endswith(".bias"):
             values = 0.5 * values
         elif "embed_tokens" in name:
-            values = (0.2 if gemma else 0.6) * values  # gemma scales them up, they must not drown the layers
+            # where they are scaled up, they must not drown the layers
+            values = (0.2 if gemma else 0.05 if case.config["model_type"] in ("granite", "minicpm") else 0.6) * values
         else:
             values = values * (1.3 / np.sqrt(shape[-1]))
         tensors[name] = torch.from_numpy(values.astype(np.float32)).to(case.stored)
@@ -316,7 +475,9 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
 
 
 def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) -> None:
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, config=oracle_config(folder, case), dtype=torch.float32, attn_implementation="eager"
+    )
     model.eval()
     check_understood(model, case)
     token_ids = np.random.default_rng(100 + case.seed).integers(0, VOCAB, POSITIONS)
@@ -375,10 +536,23 @@ def check_understood(model, case: Case) -> None:
         assert_rope(rotary.full_attention_inv_freq, 1000000.0, 16, factor)
         assert model.model.layers[0].self_attn.scaling == wanted["query_pre_attn_scalar"] ** -0.5
         assert model.model.layers[0].self_attn.sliding_window == 8
-    elif wanted["model_type"] == "llama":
+    elif case.config is LLAMA:
         plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
         ratio = plain / rotary.inv_freq
         assert torch.isclose(ratio[0], torch.tensor(1.0)) and torch.isclose(ratio[-1], torch.tensor(8.0)), ratio
+    elif rotary.rope_type == "longrope":
+        factors = [*LONGROPE["short_factor"]]
+        assert_rope(rotary.inv_freq * torch.tensor(factors), 10000.0, 12, 1.0)  # before the first long sequence
+        context = config.rope_parameters["original_max_position_embeddings"]
+        assert context in (24, 64) and rotary.attention_scaling > 1, config.rope_parameters
+    elif rotary.rope_type == "yarn":
+        ratio = 10000.0 ** (-torch.arange(0, 16, 2) / 16) / rotary.inv_freq
+        kept, mixed, slowed = ratio < 1.001, (ratio > 1.1) & (ratio < 3.9), ratio > 3.999
+        assert kept.any() and mixed.any() and slowed.any(), ratio
+    elif wanted["hidden_size"] == 64 or wanted["model_type"] == "gemma2":
+        dim = model.model.layers[0].self_attn.head_dim * wanted.get("partial_rotary_factor", 1)
+        assert_rope(rotary.inv_freq, 10000.0, int(dim), 1.0)
+        assert rotary.rope_type == ("dynamic" if wanted["model_type"] == "llama" else "default")
     else:
         assert_rope(
             rotary.inv_freq,
@@ -386,8 +560,12 @@ def check_understood(model, case: Case) -> None:
             model.model.layers[0].self_attn.head_dim,
             1.0,
         )
-    if wanted["model_type"] == "mistral":
+    if wanted["model_type"] in ("mistral", "gemma2") or wanted.get("use_sliding_window"):
         assert config.sliding_window == 8
+    if wanted["model_type"] == "gemma2":
+        assert config.layer_types == ["sliding_attention", "full_attention", "sliding_attention"]
+    if wanted.get("max_window_layers") == 1:
+        assert config.layer_types == ["full_attention"] + ["sliding_attention"] * 2
     tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
     assert tied == wanted.get("tie_word_embeddings", True)
 
@@ -396,26 +574,33 @@ def assert_rope(inv_freq: torch.Tensor, theta: float, dim: int, factor: float) -
     assert torch.allclose(inv_freq, theta ** (-torch.arange(0, dim, 2) / dim) / factor, rtol=1e-5), inv_freq
 
 
+PRE_NORM = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+SANDWICH_NORM = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 GGUF_NAMES = {
-    "llama": {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"},
-    "gemma3": {
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "post_attention_norm",
-        "pre_feedforward_layernorm": "ffn_norm",
-        "post_feedforward_layernorm": "post_ffw_norm",
-    },
+    "gemma2": SANDWICH_NORM,
+    "gemma3": SANDWICH_NORM,
+    "olmo2": SANDWICH_NORM,
+    "glm4": PRE_NORM | {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
 GGUF_COMMON = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+GGUF_PERMUTED = ("llama", "granite", "minicpm")
 
 
 def gguf_name(arch: str, name: str) -> str:
@@ -428,7 +613,7 @@ def gguf_name(arch: str, name: str) -> str:
         return top[name]
     _, _, layer, rest = name.split(".", 3)
     part, kind = rest.rsplit(".", 1)
-    names = GGUF_COMMON | GGUF_NAMES["gemma3" if arch == "gemma3" else "llama"]
+    names = GGUF_COMMON | GGUF_NAMES.get(arch, PRE_NORM)
     return f"blk.{layer}.{names[part]}.{kind}"
 
 
@@ -449,13 +634,24 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     writer.add_vocab_size(VOCAB)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_rope_freq_base(config.get("rope_theta", 1000000.0))
-    if arch == "llama":
-        writer.add_rope_dimension_count(head_dim)
+    if arch in ("llama", "granite", "minicpm", "phi3", "glm4"):
+        writer.add_rope_dimension_count(int(head_dim * config.get("partial_rotary_factor", 1)))
     else:
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    if arch == "gemma3":
-        writer.add_sliding_window(config["sliding_window"])
+    if arch in ("gemma2", "gemma3", "phi3"):
+        writer.add_sliding_window(config["sliding_window"] or 0)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if arch in ("granite", "minicpm"):
+        scales = case.oracle or config
+        writer.add_embedding_scale(scales["embedding_multiplier"])
+        writer.add_residual_scale(scales["residual_multiplier"])
+        writer.add_logit_scale(scales["logits_scaling"])
+    if arch == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+    add_scaling(writer, config)
 
     document = json.loads(tokenizer.to_str())
     tokens = [token for token, _ in sorted(document["model"]["vocab"].items(), key=lambda item: item[1])]
@@ -475,19 +671,40 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
 
     for name, tensor in tensors.items():
         values = tensor.float().numpy()
-        if arch == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+        if arch in GGUF_PERMUTED and name.endswith(("q_proj.weight", "k_proj.weight")):
             # row (head, half, j) goes to (head, 2 j + half): the file's rope turns adjacent pairs
             count = heads if "q_proj" in name else kv_heads
             values = values.reshape(count, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(values.shape)
-        if arch == "gemma3" and "norm" in name:
+        if arch.startswith("gemma") and "norm" in name:
             values = values + np.float32(1)
         writer.add_tensor(gguf_name(arch, name), np.ascontiguousarray(values, dtype=np.float32))
-    if config.get("rope_scaling"):
-        writer.add_tensor("rope_freqs.weight", llama3_divisors(config["rope_theta"], head_dim, config["rope_scaling"]))
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(config["rope_theta"], head_dim, scaling))
+    for length in ("short", "long"):
+        if f"{length}_factor" in scaling:
+            factors = np.array(scaling[f"{length}_factor"], dtype=np.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", factors)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def add_scaling(writer: gguf.GGUFWriter, config: dict) -> None:
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
+    if scaling.get("type") == "longrope":
+        context = config["original_max_position_embeddings"]
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        writer.add_rope_scaling_orig_ctx_len(context)
+        writer.add_rope_scaling_attn_factors(
+            float(np.sqrt(1 + np.log(config["max_position_embeddings"] / context) / np.log(context)))
+        )
 
 
 def llama3_divisors(theta: float, dim: int, scaling: dict) -> np.ndarray:

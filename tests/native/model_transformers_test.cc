@@ -15,6 +15,7 @@ namespace {
 struct Case {
   const char* folder;
   const char* file;  // "" is the Hugging Face folder itself
+  int wanted_length = 0;
 };
 
 const Case kCases[] = {{"llama", ""},
@@ -27,7 +28,25 @@ const Case kCases[] = {{"llama", ""},
                        {"qwen3-bf16", ""},
                        {"gemma3", ""},
                        {"gemma3-old", ""},
-                       {"gemma3-old", "/gemma3.gguf"}};
+                       {"gemma3-old", "/gemma3.gguf"},
+                       {"phi3", ""},
+                       {"phi3", "/phi3.gguf"},
+                       {"phi3-short", "", 64},
+                       {"granite", ""},
+                       {"granite", "/granite.gguf"},
+                       {"minicpm", ""},
+                       {"minicpm", "/minicpm.gguf"},
+                       {"olmo2", ""},
+                       {"olmo2", "/olmo2.gguf"},
+                       {"glm4", ""},
+                       {"glm4", "/glm4.gguf"},
+                       {"gemma2", ""},
+                       {"gemma2", "/gemma2.gguf"},
+                       {"llama-yarn", ""},
+                       {"llama-yarn", "/llama.gguf"},
+                       {"llama-dynamic", ""},
+                       {"qwen2-window", ""},
+                       {"qwen3-window", ""}};
 
 /// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
 /// along when `crowd` is set.
@@ -132,7 +151,7 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
     }
     for (const auto& device : devices) {
       CAPTURE(device->description());
-      const auto model = Model::load(*checkpoint, *device);
+      const auto model = Model::load(*checkpoint, *device, c.wanted_length);
       REQUIRE(model->spec().vocab == expected.vocab);
       const std::vector<float> whole = run(*model, *device, expected.token_ids, {}, false);
       REQUIRE(whole.size() == expected.logits.size());
@@ -209,10 +228,10 @@ TEST_CASE("FILE-07 FILE-09 FILE-13 a model that does not match its file is refus
   CHECK(has(message([](Edited& e) { e.config_["hidden_act"] = "relu"; }), "hidden_act"));
   CHECK(has(message([](Edited& e) { e.config_["architectures"] = {"BertModel"}; }), "BertModel"));
   CHECK(has(message([](Edited& e) {
-              e.config_["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+              e.config_["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 4.0}};
               e.config_.erase("rope_parameters");
             }),
-            "yarn"));
+            "spiral"));
 }
 
 TEST_CASE(

@@ -131,7 +131,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   }
   // Beside the weights, whose packing waits for memory more than it computes.
   auto tokenizer = std::async(std::launch::async, [checkpoint] { return load_tokenizer(*checkpoint); });
-  engine->model_ = Model::load(*checkpoint, *engine->device_);
+  engine->model_ = Model::load(*checkpoint, *engine->device_, config.max_model_len);
   engine->tokenizer_ = tokenizer.get();
   const ModelSpec& spec = engine->model_->spec();
   engine->end_ids_ = collect_end_ids(*checkpoint, *engine->tokenizer_, spec.vocab);

@@ -21,10 +21,16 @@ struct Architecture {
 extern const Architecture llama_architecture;
 extern const Architecture qwen2_architecture;
 extern const Architecture qwen3_architecture;
+extern const Architecture phi3_architecture;
+extern const Architecture granite_architecture;
+extern const Architecture minicpm_architecture;
+extern const Architecture olmo2_architecture;
+extern const Architecture glm4_architecture;
+extern const Architecture gemma2_architecture;
 extern const Architecture gemma3_architecture;
 
-/// The spec of an opened checkpoint. Throws Error(ModelLoad) naming the architecture and the known ones, or
-/// the key.
-ModelSpec read_model_spec(const Checkpoint& checkpoint);
+/// The spec of an opened checkpoint, for sequences of up to `wanted_length` tokens (0: the model's own).
+/// Throws Error(ModelLoad) naming the architecture and the known ones, or the key.
+ModelSpec read_model_spec(const Checkpoint& checkpoint, int wanted_length);
 
 }  // namespace vllm

@@ -19,11 +19,10 @@ Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& sp
   for (const auto& [name, weight] : checkpoint.weights()) total_bytes_ += weight.bytes;
 }
 
-std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count) {
+std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count, float scale) {
   std::vector<float> values;
   if (name.empty() || !decode(name + ".weight", count, values)) return nullptr;
-  if (spec_.norm_adds_one)
-    for (float& v : values) v += 1.0f;
+  for (float& v : values) v = scale * (spec_.norm_adds_one ? v + 1.0f : v);
   return vector(values);
 }
 
@@ -128,7 +127,8 @@ void Binder::refuse_unused() const {
   std::string first;
   for (const auto& [name, weight] : checkpoint_.weights()) {
     if (used_.count(name) != 0) continue;
-    const bool harmless = name == "rope_freqs.weight" || name.ends_with("rotary_emb.inv_freq") ||
+    const bool harmless = name == "rope_freqs.weight" || name.starts_with("rope_factors_") ||
+                          name.ends_with("rotary_emb.inv_freq") ||
                           (spec_.tied_embeddings && name == spec_.names.output + ".weight");
     if (harmless) continue;
     const bool other_part =

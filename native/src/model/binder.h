@@ -26,8 +26,8 @@ class Binder {
   Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry);
 
   bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
-  /// The values of name + ".weight", plus one where the spec says so. Null for an empty name.
-  std::unique_ptr<Vector> norm(const std::string& name, int64_t count);
+  /// The values of name + ".weight", plus one where the spec says so, times `scale`. Null for an empty name.
+  std::unique_ptr<Vector> norm(const std::string& name, int64_t count, float scale = 1);
   std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only);
   /// The parts stacked by rows, with the biases that exist, or all of them if `bias_needed`.
   Linear linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed);

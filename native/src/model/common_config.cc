@@ -1,7 +1,6 @@
 #include "model/common_config.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "base/error.h"
 
@@ -15,32 +14,7 @@ void check_heads(const ModelSpec& spec, const Fields& fields, std::string_view k
     fail_load("%s: the head size is %d, needed is an even number", fields.source().c_str(), spec.head_dim);
 }
 
-/// llama3 scaling: long wavelengths are slowed by `factor`, short ones kept, those between blended.
-void scale_llama3(std::vector<float>& inv_freq, const Fields& rope) {
-  const double factor = rope.number("factor", 1, 1e6);
-  const double low = rope.number("low_freq_factor", 1e-6, 1e6);
-  const double high = rope.number("high_freq_factor", 1e-6, 1e6);
-  const double context = rope.number("original_max_position_embeddings", 1, 1e9);
-  if (high <= low) rope.fail("high_freq_factor", format("a number above low_freq_factor (%g)", low));
-  for (float& f : inv_freq) {
-    const double wavelength = 2 * std::numbers::pi / f;
-    if (wavelength < context / high) continue;
-    if (wavelength > context / low) {
-      f = static_cast<float>(f / factor);
-    } else {
-      const double smooth = (context / wavelength - low) / (high - low);
-      f = static_cast<float>((1 - smooth) * f / factor + smooth * f);
-    }
-  }
-}
-
 }  // namespace
-
-std::vector<float> inverse_frequencies(double theta, int dim) {
-  std::vector<float> out(static_cast<size_t>(dim / 2));
-  for (int i = 0; i < dim / 2; ++i) out[i] = static_cast<float>(std::pow(theta, -2.0 * i / dim));
-  return out;
-}
 
 WeightNames hf_weight_names(const std::string& prefix) {
   const std::string layer = prefix + "layers.{}.";
@@ -91,6 +65,8 @@ void read_hf_common(const Fields& config, bool tied_by_default, ModelSpec& spec)
   spec.max_position = static_cast<int>(config.integer("max_position_embeddings", 1, 1 << 30));
   spec.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim)));
   spec.tied_embeddings = config.boolean_or("tie_word_embeddings", tied_by_default);
+  spec.needs_qkv_bias = spec.needs_o_bias = config.boolean_or("attention_bias", false);
+  spec.needs_mlp_bias = config.boolean_or("mlp_bias", false);
   const std::string activation = config.string_or("hidden_act", "silu");
   if (activation == "silu" || activation == "swish") {
     spec.activation = Activation::Silu;
@@ -101,6 +77,31 @@ void read_hf_common(const Fields& config, bool tied_by_default, ModelSpec& spec)
   }
   spec.layers.resize(static_cast<size_t>(config.integer("num_hidden_layers", 1, kMaxLayers)));
   spec.names = hf_weight_names("model.");
+}
+
+std::vector<std::string> read_hf_layer_types(const Fields& config, const ModelSpec& spec) {
+  std::vector<std::string> types = config.strings("layer_types");
+  if (!types.empty() && types.size() != spec.layers.size())
+    config.fail("layer_types", format("one entry for each of the %zu layers", spec.layers.size()));
+  for (const std::string& type : types)
+    if (type != "full_attention" && type != "sliding_attention")
+      config.fail("layer_types", "only full_attention and sliding_attention");
+  return types;
+}
+
+void set_windows(ModelSpec& spec, int64_t window) {
+  for (LayerSpec& layer : spec.layers) layer.window = static_cast<int>(window);
+}
+
+void read_hf_upper_windows(const Fields& config, ModelSpec& spec) {
+  if (!config.boolean_or("use_sliding_window", false)) return;
+  const auto window = static_cast<int>(config.integer_or("sliding_window", 0, 0, kMaxWindow));
+  const std::vector<std::string> types = read_hf_layer_types(config, spec);
+  const auto layers = static_cast<int64_t>(spec.layers.size());
+  const int64_t first = types.empty() ? config.integer("max_window_layers", 0, kMaxLayers) : layers;
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    if (types.empty() ? static_cast<int64_t>(i) >= first : types[i] == "sliding_attention")
+      spec.layers[i].window = window;
 }
 
 void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
@@ -128,64 +129,6 @@ void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpe
     fail_load("%s: the tensor token_embd.weight is missing", checkpoint.path().c_str());
   spec.vocab = static_cast<int>(embedding->view().rows);
   spec.tied_embeddings = checkpoint.find("output.weight") == nullptr;
-}
-
-RopeSpec read_hf_rope(const Fields& config, int head_dim, const char* layer_type) {
-  std::optional<Fields> parameters = config.object("rope_parameters");
-  if (parameters && layer_type != nullptr && parameters->has(layer_type)) {
-    const Fields of_type = *parameters->object(layer_type);
-    parameters.emplace(of_type);
-  }
-  const std::optional<Fields> scaling = parameters ? parameters : config.object("rope_scaling");
-  const double theta = parameters && parameters->has("rope_theta")
-                           ? parameters->number("rope_theta", 1e-3, 1e15)
-                           : config.number_or("rope_theta", 10000, 1e-3, 1e15);
-  double partial = config.number_or("partial_rotary_factor", 1, 0, 1);
-  if (parameters) partial = parameters->number_or("partial_rotary_factor", partial, 0, 1);
-  const int dim = static_cast<int>(head_dim * partial) / 2 * 2;
-  RopeSpec rope;
-  rope.inv_freq = inverse_frequencies(theta, dim);
-  if (!scaling) return rope;
-  const char* type_key = scaling->has("rope_type") ? "rope_type" : "type";
-  const std::string type = scaling->string_or(type_key, "default");
-  if (type == "linear") {
-    const double factor = scaling->number("factor", 1e-3, 1e6);
-    for (float& f : rope.inv_freq) f = static_cast<float>(f / factor);
-  } else if (type == "llama3") {
-    scale_llama3(rope.inv_freq, *scaling);
-  } else if (type != "default") {
-    scaling->fail(type_key, "default, linear or llama3");
-  }
-  return rope;
-}
-
-RopeSpec read_gguf_rope(const Fields& arch, const Checkpoint& checkpoint, int head_dim) {
-  const int dim = static_cast<int>(arch.integer_or("rope.dimension_count", head_dim, 2, head_dim)) / 2 * 2;
-  RopeSpec rope;
-  rope.inv_freq = inverse_frequencies(arch.number_or("rope.freq_base", 10000, 1e-3, 1e15), dim);
-  const std::string type = arch.string_or("rope.scaling.type", "none");
-  if (type == "linear") {
-    const double factor = arch.number("rope.scaling.factor", 1e-3, 1e6);
-    for (float& f : rope.inv_freq) f = static_cast<float>(f / factor);
-  } else if (type != "none") {
-    arch.fail("rope.scaling.type", "none or linear");
-  }
-  if (const Weight* factors = checkpoint.find("rope_freqs.weight")) {
-    if (factors->format != Format::F32 || factors->view().cols != dim / 2 || factors->view().rows != 1)
-      fail_load("%s: rope_freqs.weight has %lld values of %s, needed are %d of F32",
-                checkpoint.path().c_str(),
-                static_cast<long long>(factors->view().rows * factors->view().cols),
-                format_info(factors->format).name, dim / 2);
-    std::vector<float> divisors(rope.inv_freq.size());
-    format_info(Format::F32).decode(factors->data, dim / 2, divisors.data());
-    for (size_t i = 0; i < divisors.size(); ++i) {
-      if (!(divisors[i] > 0))
-        fail_load("%s: rope_freqs.weight holds %g, needed are numbers above zero", checkpoint.path().c_str(),
-                  divisors[i]);
-      rope.inv_freq[i] /= divisors[i];
-    }
-  }
-  return rope;
 }
 
 }  // namespace vllm

@@ -8,9 +8,10 @@ class DenseMlp : public Sublayer {
  public:
   DenseMlp(Binder& binder, const ModelSpec& spec, int layer) : cols_(spec.intermediate) {
     const WeightNames& n = spec.names;
-    gate_up_ = binder.linear({{layer_name(n.gate, layer), cols_}, {layer_name(n.up, layer), cols_}},
-                             spec.hidden, false);
-    down_ = binder.linear({{layer_name(n.down, layer), spec.hidden}}, cols_, false);
+    std::vector<Binder::Part> parts = {{layer_name(n.gate, layer), cols_}, {layer_name(n.up, layer), cols_}};
+    if (!n.gate_up.empty()) parts = {{layer_name(n.gate_up, layer), 2 * cols_}};
+    gate_up_ = binder.linear(parts, spec.hidden, spec.needs_mlp_bias);
+    down_ = binder.linear({{layer_name(n.down, layer), spec.hidden}}, cols_, spec.needs_mlp_bias);
   }
 
   int64_t scratch_cols() const override { return Scratch::padded(2 * cols_); }

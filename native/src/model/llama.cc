@@ -4,24 +4,20 @@
 namespace vllm {
 namespace {
 
-void set_window(ModelSpec& spec, int64_t window) {
-  for (LayerSpec& layer : spec.layers) layer.window = static_cast<int>(window);
-}
-
 void read_hf(const Fields& config, const Checkpoint&, ModelSpec& spec) {
   read_hf_common(config, false, spec);
-  spec.ropes = {read_hf_rope(config, spec.head_dim)};
-  set_window(spec, config.integer_or("sliding_window", 0, 0, 1 << 30));
+  spec.ropes = {read_hf_rope(config, spec)};
+  set_windows(spec, config.integer_or("sliding_window", 0, 0, kMaxWindow));
 }
 
 void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
   read_gguf_common(arch, checkpoint, spec);
   if (arch.integer_or("expert_count", 0, 0, 1 << 20) > 0)
     arch.fail("expert_count", "0: mixtures of experts are not served");
-  RopeSpec rope = read_gguf_rope(arch, checkpoint, spec.head_dim);
+  RopeSpec rope = read_gguf_rope(arch, checkpoint, spec);
   rope.interleaved = true;  // the file's q and k rows are permuted for it
   spec.ropes = {rope};
-  set_window(spec, arch.integer_or("attention.sliding_window", 0, 0, 1 << 30));
+  set_windows(spec, arch.integer_or("attention.sliding_window", 0, 0, kMaxWindow));
 }
 
 }  // namespace

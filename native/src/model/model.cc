@@ -51,8 +51,8 @@ Model::Model(ModelSpec spec, Device& device)
 
 Model::~Model() = default;
 
-std::unique_ptr<Model> Model::load(const Checkpoint& checkpoint, Device& device) {
-  std::unique_ptr<Model> model(new Model(read_model_spec(checkpoint), device));
+std::unique_ptr<Model> Model::load(const Checkpoint& checkpoint, Device& device, int wanted_length) {
+  std::unique_ptr<Model> model(new Model(read_model_spec(checkpoint, wanted_length), device));
   Binder dry(checkpoint, device, model->spec_, true);
   model->bind(dry);
   dry.check();
@@ -78,7 +78,7 @@ void Model::bind(Binder& binder) {
     scratch_cols_ = std::max({scratch_cols_, layer.mixer->scratch_cols(), layer.mlp->scratch_cols()});
     layers_.push_back(std::move(layer));
   }
-  output_norm_ = binder.norm(n.output_norm, spec_.hidden);
+  output_norm_ = binder.norm(n.output_norm, spec_.hidden, spec_.logit_scale);
   // The embedding is looked up row by row; it is packed for products only when it is the output matrix too.
   embedding_ = binder.matrix(n.embedding, spec_.vocab, spec_.hidden, !spec_.tied_embeddings);
   if (!spec_.tied_embeddings) output_ = binder.matrix(n.output, spec_.vocab, spec_.hidden, false);
@@ -137,36 +137,35 @@ void Model::forward(const StepBatch& batch, KvCache& cache) {
   }
 }
 
-void Model::normalise(const Tensor& x, const Vector& norm, bool accumulate, const Tensor& out) {
-  device_.rms_norm(x, norm.values, spec_.norm_eps, accumulate, out);
-}
-
 void Model::forward_rows(const StepBatch& batch, KvCache& cache, int first_logit) {
   const int64_t t = batch.rows();
   Workspace& w = *workspace_;
   const Tensor x = w.x.head(t), n = w.n.head(t);
   const StepContext step{device_, spec_, cache, w.scratch};
-  // x += sublayer(norm(x)), with a norm of the sum's right side where the architecture has one.
-  const auto add = [&](const Vector& norm, const Sublayer& sublayer, const Vector* post_norm) {
+  // The architecture says x += r * sublayer(norm(x)). Kept here is x / r, for which the factor r is gone:
+  // norms undo the scale of what they read, all but their epsilon's, which is divided by r twice.
+  const float r = spec_.residual_scale, stream_eps = spec_.norm_eps / (r * r);
+  // The sublayer reads x itself where no norm comes first, and adds to it where none follows.
+  const auto add = [&](const Vector* norm, const Sublayer& sublayer, const Vector* post_norm) {
     w.scratch.reset();
-    normalise(x, norm, false, n);
-    sublayer.run(step, n, post_norm == nullptr, post_norm == nullptr ? x : n);
-    if (post_norm != nullptr) normalise(n, *post_norm, true, x);
+    if (norm != nullptr) device_.rms_norm(x, norm->values, stream_eps, false, n);
+    sublayer.run(step, norm != nullptr ? n : x, post_norm == nullptr, post_norm == nullptr ? x : n);
+    if (post_norm != nullptr) device_.rms_norm(n, post_norm->values, spec_.norm_eps, true, x);
   };
 
   device_.begin_step(batch);
-  device_.embed(*embedding_, spec_.embedding_scale, x);
+  device_.embed(*embedding_, spec_.embedding_scale / r, x);
   for (const Layer& layer : layers_) {
-    add(*layer.mixer_norm, *layer.mixer, layer.post_mixer_norm.get());
-    add(*layer.mlp_norm, *layer.mlp, layer.post_mlp_norm.get());
+    add(layer.mixer_norm.get(), *layer.mixer, layer.post_mixer_norm.get());
+    add(layer.mlp_norm.get(), *layer.mlp, layer.post_mlp_norm.get());
   }
   if (!batch.logit_rows.empty()) {
-    const auto r = static_cast<int64_t>(batch.logit_rows.size());
-    const Tensor last = w.last.head(r), last_n = w.last_n.head(r);
-    Tensor logits = w.logits.head(r);
+    const auto count = static_cast<int64_t>(batch.logit_rows.size());
+    const Tensor last = w.last.head(count), last_n = w.last_n.head(count);
+    Tensor logits = w.logits.head(count);
     logits.offset = first_logit * w.logits.stride;
     device_.gather_logit_rows(x, last);
-    normalise(last, *output_norm_, false, last_n);
+    device_.rms_norm(last, output_norm_->values, stream_eps, false, last_n);
     const DeviceWeight* output = output_ ? output_.get() : embedding_.get();
     device_.matmul(std::span(&output, 1), last_n, nullptr, false, logits);
     if (spec_.logit_softcap > 0) device_.softcap(spec_.logit_softcap, logits);

@@ -11,9 +11,10 @@ namespace vllm {
 
 class Model {
  public:
-  /// Reads the spec, binds every tensor and packs it on the device. Throws Error(ModelLoad) naming tensors
-  /// that are missing, of the wrong shape or not understood. The device must outlive the model.
-  static std::unique_ptr<Model> load(const Checkpoint& checkpoint, Device& device);
+  /// Reads the spec for sequences of up to `wanted_length` tokens (0: the model's own), binds every tensor
+  /// and packs it on the device. Throws Error(ModelLoad) naming tensors that are missing, of the wrong shape
+  /// or not understood. The device must outlive the model.
+  static std::unique_ptr<Model> load(const Checkpoint& checkpoint, Device& device, int wanted_length = 0);
   ~Model();
 
   const ModelSpec& spec() const { return spec_; }
@@ -37,7 +38,6 @@ class Model {
   void bind(Binder& binder);
   void reserve(int rows, int logit_rows);
   void forward_rows(const StepBatch& batch, KvCache& cache, int first_logit);
-  void normalise(const Tensor& x, const Vector& norm, bool accumulate, const Tensor& out);
 
   ModelSpec spec_;
   Device& device_;

@@ -13,11 +13,12 @@ struct LayerSpec {
 };
 
 /// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the
-/// layer number. An empty name is a part the architecture does not have.
+/// layer number. An empty name is a part the architecture does not have. `qkv` and `gate_up` are one tensor
+/// of stacked rows and, where named, take the place of their parts.
 struct WeightNames {
   std::string embedding, output_norm, output;
-  std::string attn_norm, q, k, v, o, q_norm, k_norm, post_attn_norm;
-  std::string mlp_norm, gate, up, down, post_mlp_norm;
+  std::string attn_norm, q, k, v, qkv, o, q_norm, k_norm, post_attn_norm;
+  std::string mlp_norm, gate, up, gate_up, down, post_mlp_norm;
 };
 
 struct ModelSpec {
@@ -29,14 +30,23 @@ struct ModelSpec {
   int intermediate = 0;
   int vocab = 0;         // rows of the output matrix
   int max_position = 0;  // longest sequence, in tokens
+  int wanted_length =
+      0;  // that sequences may reach in this engine, where a rope depends on it; 0: max_position
   float norm_eps = 0;
   float attention_scale = 0;
+  float attention_softcap = 0;
   float embedding_scale = 1;
+  float residual_scale =
+      1;                  // of each sublayer's output; other than 1 only where norms precede both sublayers
+  float logit_scale = 1;  // before the soft cap
   float logit_softcap = 0;
   Activation activation = Activation::Silu;
   bool tied_embeddings = false;  // the output matrix is the embedding
   bool norm_adds_one = false;    // norms multiply by 1 + w
+  bool qk_norm_whole = false;    // q_norm and k_norm span all heads together instead of each one
   bool needs_qkv_bias = false;
+  bool needs_o_bias = false;
+  bool needs_mlp_bias = false;
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
   WeightNames names;

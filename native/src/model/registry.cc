@@ -6,10 +6,9 @@ namespace vllm {
 namespace {
 
 const Architecture* const kArchitectures[] = {
-    &llama_architecture,
-    &qwen2_architecture,
-    &qwen3_architecture,
-    &gemma3_architecture,
+    &llama_architecture,   &qwen2_architecture,   &qwen3_architecture, &phi3_architecture,
+    &granite_architecture, &minicpm_architecture, &olmo2_architecture, &glm4_architecture,
+    &gemma2_architecture,  &gemma3_architecture,
 };
 
 std::string known_names(bool gguf) {
@@ -26,8 +25,9 @@ std::string known_names(bool gguf) {
 
 }  // namespace
 
-ModelSpec read_model_spec(const Checkpoint& checkpoint) {
+ModelSpec read_model_spec(const Checkpoint& checkpoint, int wanted_length) {
   ModelSpec spec;
+  spec.wanted_length = wanted_length;
   if (checkpoint.is_gguf()) {
     const std::string name = Fields(checkpoint.config(), checkpoint.path()).string("general.architecture");
     for (const Architecture* a : kArchitectures) {
