@@ -2,6 +2,8 @@
 """Writes what llama.cpp answers greedily, with the five best logits of every step.
 
     python tools/make_llama_fixtures.py smollm2            tests/fixtures/llama_cpp/smollm2.json
+    python tools/make_llama_fixtures.py tiny               tests/fixtures/llama_cpp/tiny.json: for every GGUF file of
+                                                           tests/fixtures/transformers, the logits of its 40 tokens
     python tools/make_llama_fixtures.py --model FILE.gguf --output OUT.json
 
 Needs llama-cpp-python. The Gemma licence forbids passing on what is made of the model: for it, and for any file given
@@ -22,6 +24,7 @@ from models import FetchError, fetch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "llama_cpp"
+TINY = REPOSITORY / "tests" / "fixtures" / "transformers"
 STEPS, TOP, CONTEXT = 64, 5, 2048
 
 
@@ -137,20 +140,55 @@ def generate(path: Path, prompts: dict[str, str], progress) -> dict:
                 "finish": "stop" if tokens[-1] == end else "length",
             }
         )
-    features = llama_cpp.llama_print_system_info().decode()
     return {
-        "made_by": {
-            "llama_cpp_python": llama_cpp.__version__,
-            "llama_cpp": _version(llama_cpp),
-            "cpu": features,
-            "n_ctx": CONTEXT,
-            "kv": "f16",
-            "sampling": "arg-max of the logits, no penalties",
-        },
+        "made_by": made_by(llama_cpp)
+        | {"n_ctx": CONTEXT, "kv": "f16", "sampling": "arg-max of the logits, no penalties"},
         "model": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
         "steps": STEPS,
         "end_id": end,
         "cases": cases,
+    }
+
+
+def generate_tiny(progress) -> dict:
+    """The best logits after each of the tokens that the file's expected.json feeds."""
+    import llama_cpp
+    import numpy as np
+
+    cases = []
+    for path in sorted(TINY.glob("*/*.gguf")):
+        name = str(path.relative_to(TINY))
+        progress(name)
+        token_ids = json.loads((path.parent / "expected.json").read_text())["token_ids"]
+        scaling = json.loads((path.parent / "config.json").read_text()).get("rope_scaling") or {}
+        with quiet():
+            # the limits of yarn are set by hand, since this llama.cpp passes over the file's
+            model = llama_cpp.Llama(
+                str(path),
+                n_ctx=512,
+                logits_all=True,
+                type_k=0,
+                type_v=0,
+                flash_attn=False,
+                yarn_beta_fast=scaling.get("beta_fast", 32.0),
+                yarn_beta_slow=scaling.get("beta_slow", 1.0),
+                verbose=False,
+            )
+            model.eval(token_ids)
+        top = []
+        for row in range(len(token_ids)):
+            logits = np.array(model.scores[row])
+            best = np.argsort(-logits, kind="stable")[:TOP]
+            top.append([[int(i), round(float(logits[i]), 4)] for i in best])
+        cases.append({"name": name, "top": top})
+    return {"made_by": made_by(llama_cpp) | {"n_ctx": 512, "kv": "f32"}, "cases": cases}
+
+
+def made_by(llama_cpp) -> dict:
+    return {
+        "llama_cpp_python": llama_cpp.__version__,
+        "llama_cpp": _version(llama_cpp),
+        "cpu": llama_cpp.llama_print_system_info().decode(),
     }
 
 
@@ -172,7 +210,7 @@ def write(path: Path, document: dict) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("name", nargs="?", choices=["smollm2"], help="a model of tools/models.py")
+    parser.add_argument("name", nargs="?", choices=["smollm2", "tiny"], help="a model of tools/models.py, or tiny")
     parser.add_argument("--model", type=Path, help="a GGUF file")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
@@ -190,13 +228,16 @@ def main() -> int:
         print(f"[{time.monotonic() - started:5.1f} s] {line}", file=sys.stderr, flush=True)
 
     try:
-        path = arguments.model or fetch(arguments.name)
-        prompts = (
-            PROMPTS
-            if arguments.name
-            else {name: prompt for name, prompt in PROMPTS.items() if not name.startswith("chat-")}
-        )
-        write(output, generate(path, prompts, progress))
+        if arguments.name == "tiny":
+            write(output, generate_tiny(progress))
+        else:
+            path = arguments.model or fetch(arguments.name)
+            prompts = (
+                PROMPTS
+                if arguments.name
+                else {name: prompt for name, prompt in PROMPTS.items() if not name.startswith("chat-")}
+            )
+            write(output, generate(path, prompts, progress))
     except ImportError as error:
         print(
             f"make_llama_fixtures: {error}; install llama-cpp-python into the environment of {sys.executable}",

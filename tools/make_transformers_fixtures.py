@@ -338,7 +338,8 @@ CASES = {
                 "rope_type": "yarn",
                 "factor": 4.0,
                 "original_max_position_embeddings": 32,
-                "beta_fast": 8.0,
+                "beta_fast": 1.0,
+                "beta_slow": 0.25,
             },
         },
         16,
@@ -378,6 +379,70 @@ CASES = {
         "qwen2",
     ),
 }
+
+
+ROPE_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+ROPE_LONG = {
+    "short_factor": [1.0 + i / 8 for i in range(16)],
+    "long_factor": [1.0 + i * i / 4 for i in range(16)],
+}
+# (name, rope_scaling, other keys, the length that the frequencies are for)
+ROPES = [
+    ("linear", {"rope_type": "linear", "factor": 4.0}, {}, 100),
+    ("mrope", {"rope_type": "default", "mrope_section": [4, 6, 6]}, {}, 100),
+    ("dynamic", {"rope_type": "dynamic", "factor": 3.0}, {}, 3 * 4096),
+    ("yarn", ROPE_YARN, {}, 100),
+    ("yarn, exact ramp", ROPE_YARN | {"truncate": False}, {}, 100),
+    ("yarn, beta", ROPE_YARN | {"beta_fast": 16.0, "beta_slow": 2.0}, {}, 100),
+    ("yarn, one step", ROPE_YARN | {"beta_fast": 8.0, "beta_slow": 8.0, "truncate": False}, {}, 100),
+    ("yarn, attention factor", ROPE_YARN | {"attention_factor": 0.75}, {}, 100),
+    ("yarn, mscale", ROPE_YARN | {"mscale": 1.5, "mscale_all_dim": 0.5}, {}, 100),
+    ("yarn, mscale alone", ROPE_YARN | {"mscale": 1.5}, {}, 100),
+    ("yarn, less than 1", ROPE_YARN | {"factor": 0.5}, {}, 100),
+    ("yarn, no original", {"rope_type": "yarn", "factor": 4.0}, {}, 100),
+    ("yarn, small base", ROPE_YARN, {"rope_theta": 10.0}, 100),
+    ("yarn, partial", ROPE_YARN, {"partial_rotary_factor": 0.25}, 100),
+    ("longrope, long", {"rope_type": "longrope", **ROPE_LONG, "original_max_position_embeddings": 512}, {}, 513),
+    ("longrope, short", {"rope_type": "longrope", **ROPE_LONG, "original_max_position_embeddings": 512}, {}, 512),
+    ("longrope, beside", {"rope_type": "longrope", **ROPE_LONG}, {"original_max_position_embeddings": 512}, 4096),
+    ("longrope, factor", {"rope_type": "longrope", **ROPE_LONG, "factor": 32.0}, {}, 4097),
+    ("longrope, no growth", {"rope_type": "longrope", **ROPE_LONG}, {}, 4096),
+    ("longrope, attention factor", {"rope_type": "longrope", **ROPE_LONG, "attention_factor": 1.5}, {}, 100),
+    (
+        "llama3",
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        | {"original_max_position_embeddings": 512},
+        {},
+        100,
+    ),
+]
+
+
+def make_ropes() -> None:
+    """ropes.json: what transformers makes of each scaling for heads of 32 values."""
+    cases = []
+    for name, scaling, rest, length in ROPES:
+        config = {"rope_theta": 10000.0, "max_position_embeddings": 4096} | rest | {"rope_scaling": scaling}
+        understood = transformers.LlamaConfig(hidden_size=64, num_attention_heads=2, **json.loads(json.dumps(config)))
+        kind = scaling["rope_type"]
+        if kind == "default":
+            rotary = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(understood)
+            inv_freq, magnitude = rotary.inv_freq, rotary.attention_scaling
+        else:
+            function = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS[kind]
+            inv_freq, magnitude = function(understood, "cpu", seq_len=length)
+        cases.append(
+            {
+                "name": name,
+                "config": config,
+                "length": length,
+                "inv_freq": [float(f"{value:.9g}") for value in inv_freq.tolist()],
+                "magnitude": magnitude,
+            }
+        )
+    lines = ",\n".join(json.dumps(case) for case in cases)
+    (OUTPUT / "ropes.json").write_text(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n')
+    print(f"ropes.json: {len(cases)} scalings")
 
 
 def build_tokenizer(splitter: str) -> tokenizers.Tokenizer:
@@ -623,7 +688,8 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim", config["hidden_size"] // heads)
     writer = gguf.GGUFWriter(path, arch)
-    writer.add_name(f"tiny random {arch}")
+    # llama.cpp looks for tokens that ours has not in files whose name holds "phi3"
+    writer.add_name(f"tiny random {'phi' if arch == 'phi3' else arch}")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
@@ -698,6 +764,7 @@ def add_scaling(writer: gguf.GGUFWriter, config: dict) -> None:
         writer.add_rope_scaling_factor(scaling["factor"])
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
     if scaling.get("type") == "longrope":
         context = config["original_max_position_embeddings"]
         writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
@@ -742,15 +809,18 @@ def make(name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all when none is given")
-    cases = parser.parse_args().cases or list(CASES)
-    unknown = [case for case in cases if case not in CASES]
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}, ropes; all when none is given")
+    cases = parser.parse_args().cases or [*CASES, "ropes"]
+    unknown = [case for case in cases if case not in (*CASES, "ropes")]
     if unknown:
-        parser.error(f"no case is called '{unknown[0]}'; known are {', '.join(CASES)}")
+        parser.error(f"no case is called '{unknown[0]}'; known are {', '.join(CASES)}, ropes")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for case in cases:
-        make(case)
+        if case == "ropes":
+            make_ropes()
+        else:
+            make(case)
     return 0
 
 

@@ -21,6 +21,14 @@ MODELS = [
     "gemma3",
     "gemma3-old",
     "gemma3-old/gemma3.gguf",
+    "granite",
+    "minicpm/minicpm.gguf",
+    "olmo2",
+    "glm4/glm4.gguf",
+    "gemma2",
+    "llama-yarn",
+    "qwen2-window",
+    "qwen3-window",
 ]
 
 

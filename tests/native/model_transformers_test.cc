@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/model.h"
+#include "edited_checkpoint.h"
 #include "tiny_models.h"
-#include "weights/checkpoint.h"
 
 using namespace vllm;
 
@@ -102,36 +101,6 @@ double rms(const std::vector<float>& a, const std::vector<float>& b, float scale
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-/// A Hugging Face checkpoint with changes.
-struct Edited : Checkpoint {
-  explicit Edited(const Checkpoint& from) {
-    path_ = from.path();
-    config_ = from.config();
-    weights_ = from.weights();
-  }
-  bool is_gguf() const override { return false; }
-  std::vector<std::string_view> string_array(std::string_view) const override { return {}; }
-  std::vector<float> float_array(std::string_view) const override { return {}; }
-  std::vector<int32_t> int_array(std::string_view) const override { return {}; }
-  using Checkpoint::config_;
-  using Checkpoint::weights_;
-};
-
-/// The words with which the model is refused, "" when it loads.
-template <typename Edit>
-std::string refusal(const Checkpoint& checkpoint, const Edit& edit) {
-  Edited edited(checkpoint);
-  edit(edited);
-  const auto device = make_reference_device();
-  try {
-    Model::load(edited, *device);
-  } catch (const Error& error) {
-    CHECK(error.status() == Status::ModelLoad);
-    return error.message();
-  }
-  return std::string();
-}
-
 }  // namespace
 
 TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
@@ -169,6 +138,81 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
       for (int i = 1; i < static_cast<int>(expected.token_ids.size()); ++i) singles.push_back(i);
       CHECK(run(*model, *device, expected.token_ids, singles, true) == whole);
     }
+  }
+}
+
+TEST_CASE("logits of the GGUF files agree with llama.cpp") {
+  const Json json = parse_json(read_text_file(std::string(FIXTURES) + "/llama_cpp/tiny.json"), "tiny.json",
+                               Status::Unknown);
+  REQUIRE(json["cases"].size() >= 10);
+  const auto device = make_reference_device();
+  for (const Json& c : json["cases"]) {
+    const auto name = c["name"].get<std::string>();
+    CAPTURE(name);
+    const tiny::Expected expected = tiny::expected(name.substr(0, name.find('/')));
+    const auto model = Model::load(*Checkpoint::open(tiny::folder(name)), *device);
+    const std::vector<float> logits = run(*model, *device, expected.token_ids, {}, false);
+    double difference = 0;
+    REQUIRE(c["top"].size() == expected.token_ids.size());
+    for (size_t row = 0; row < c["top"].size(); ++row)
+      for (const Json& entry : c["top"][row]) {
+        const size_t at = row * static_cast<size_t>(expected.vocab) + entry[0].get<size_t>();
+        difference =
+            std::max(difference, std::fabs(static_cast<double>(logits[at]) - entry[1].get<double>()));
+      }
+    // its GELU is a table of float16
+    CHECK(difference / expected.std < (name.starts_with("gemma") ? 6e-3 : 5e-4));
+  }
+}
+
+TEST_CASE("every number of an architecture shows in the logits") {
+  struct Change {
+    const char* file;
+    const char* key;
+    Json value;
+  };
+  const Change changes[] = {
+      {"granite", "embedding_multiplier", 7},
+      {"granite", "attention_multiplier", 0.25},
+      {"granite", "residual_multiplier", 0.3},
+      {"granite", "logits_scaling", 4},
+      {"granite/granite.gguf", "granite.embedding_scale", 7},
+      {"granite/granite.gguf", "granite.attention.scale", 0.25},
+      {"granite/granite.gguf", "granite.residual_scale", 0.3},
+      {"granite/granite.gguf", "granite.logit_scale", 4},
+      {"minicpm", "scale_emb", 8},
+      {"minicpm", "scale_depth", 1.6},
+      {"minicpm", "dim_model_base", 32},
+      {"gemma2", "attn_logit_softcapping", 6},
+      {"gemma2", "attn_logit_softcapping", nullptr},
+      {"gemma2", "final_logit_softcapping", 3},
+      {"gemma2", "sliding_window", 9},
+      {"gemma2", "layer_types", {"full_attention", "sliding_attention", "full_attention"}},
+      {"glm4", "partial_rotary_factor", 1},
+      {"glm4/glm4.gguf", "glm4.rope.dimension_count", 4},
+      {"phi3", "original_max_position_embeddings", 600},
+      {"phi3-short", "sliding_window", nullptr},
+      {"phi3/phi3.gguf", "phi3.rope.scaling.attn_factor", 1},
+      {"phi3/phi3.gguf", "phi3.rope.scaling.original_context_length", 600},
+      {"llama-yarn/llama.gguf", "llama.rope.scaling.yarn_beta_fast", 4},
+      {"llama-yarn/llama.gguf", "llama.rope.scaling.yarn_beta_slow", 1},
+      {"llama-dynamic", "rope_scaling", {{"type", "dynamic"}, {"factor", 3}}},
+      {"qwen2-window", "max_window_layers", 2},
+      {"qwen2-window", "use_sliding_window", false},
+      {"qwen3-window", "layer_types", nullptr},
+  };
+  const auto device = make_reference_device();
+  for (const Change& change : changes) {
+    const std::string name = change.file, key = change.key;
+    CAPTURE(name);
+    CAPTURE(key);
+    const tiny::Expected expected = tiny::expected(name.substr(0, name.find('/')));
+    EditedCheckpoint edited(*Checkpoint::open(tiny::folder(name)));
+    REQUIRE(edited.config_.value(key, Json()) != change.value);
+    edited.config_[key] = change.value;
+    const auto model = Model::load(edited, *device);
+    const auto logits = run(*model, *device, expected.token_ids, {}, false);
+    CHECK(worst(logits, expected.logits, expected.std) > 1e-2);
   }
 }
 
@@ -211,23 +255,26 @@ TEST_CASE("FILE-07 FILE-09 FILE-13 a model that does not match its file is refus
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(message([](Edited&) {}).empty());
-  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.0.mlp.up_proj.weight"); }),
+  CHECK(message([](EditedCheckpoint&) {}).empty());
+  CHECK(has(message([](EditedCheckpoint& e) { e.weights_.erase("model.layers.0.mlp.up_proj.weight"); }),
             "layers.0.mlp.up_proj.weight"));
-  CHECK(has(message([](Edited& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }),
+  CHECK(has(message([](EditedCheckpoint& e) { e.weights_.erase("model.layers.1.self_attn.k_proj.bias"); }),
             "layers.1.self_attn.k_proj.bias"));
+  CHECK(has(message([](EditedCheckpoint& e) {
+              e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second;
+            }),
+            "layers.0.extra.weight"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["num_hidden_layers"] = 9; }), "are missing"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["hidden_size"] = 65; }), "num_attention_heads"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["intermediate_size"] = 4; }), "gate_proj.weight"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["num_attention_heads"] = 0; }),
+            "num_attention_heads is 0"));
   CHECK(
-      has(message([](Edited& e) { e.weights_["model.layers.0.extra.weight"] = e.weights_.begin()->second; }),
-          "layers.0.extra.weight"));
-  CHECK(has(message([](Edited& e) { e.config_["num_hidden_layers"] = 9; }), "are missing"));
-  CHECK(has(message([](Edited& e) { e.config_["hidden_size"] = 65; }), "num_attention_heads"));
-  CHECK(has(message([](Edited& e) { e.config_["intermediate_size"] = 4; }), "gate_proj.weight"));
-  CHECK(has(message([](Edited& e) { e.config_["num_attention_heads"] = 0; }), "num_attention_heads is 0"));
-  CHECK(has(message([](Edited& e) { e.config_["num_key_value_heads"] = 2; }), "num_key_value_heads"));
-  CHECK(has(message([](Edited& e) { e.config_["rms_norm_eps"] = "small"; }), "rms_norm_eps"));
-  CHECK(has(message([](Edited& e) { e.config_["hidden_act"] = "relu"; }), "hidden_act"));
-  CHECK(has(message([](Edited& e) { e.config_["architectures"] = {"BertModel"}; }), "BertModel"));
-  CHECK(has(message([](Edited& e) {
+      has(message([](EditedCheckpoint& e) { e.config_["num_key_value_heads"] = 2; }), "num_key_value_heads"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["rms_norm_eps"] = "small"; }), "rms_norm_eps"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["hidden_act"] = "relu"; }), "hidden_act"));
+  CHECK(has(message([](EditedCheckpoint& e) { e.config_["architectures"] = {"BertModel"}; }), "BertModel"));
+  CHECK(has(message([](EditedCheckpoint& e) {
               e.config_["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 4.0}};
               e.config_.erase("rope_parameters");
             }),
@@ -238,15 +285,15 @@ TEST_CASE(
     "FILE-08 without an output matrix the embedding is used where that is declared or the file is a GGUF") {
   const auto folder = Checkpoint::open(tiny::folder("mistral"));
   REQUIRE(folder->find("lm_head.weight") != nullptr);
-  const auto cut = [](Edited& e) { e.weights_.erase("lm_head.weight"); };
-  CHECK(refusal(*folder, [](Edited&) {}).empty());
+  const auto cut = [](EditedCheckpoint& e) { e.weights_.erase("lm_head.weight"); };
+  CHECK(refusal(*folder, [](EditedCheckpoint&) {}).empty());
   CHECK(refusal(*folder, cut).find("lm_head.weight") != std::string::npos);
-  CHECK(refusal(*folder, [&](Edited& e) {
+  CHECK(refusal(*folder, [&](EditedCheckpoint& e) {
           cut(e);
           e.config_["tie_word_embeddings"] = true;
         }).empty());
   CHECK(refusal(*folder,
-                [&](Edited& e) {  // absent means untied for this architecture
+                [&](EditedCheckpoint& e) {  // absent means untied for this architecture
                   cut(e);
                   e.config_.erase("tie_word_embeddings");
                 })
