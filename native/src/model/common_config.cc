@@ -97,11 +97,11 @@ void read_hf_upper_windows(const Fields& config, ModelSpec& spec) {
   if (!config.boolean_or("use_sliding_window", false)) return;
   const auto window = static_cast<int>(config.integer_or("sliding_window", 0, 0, kMaxWindow));
   const std::vector<std::string> types = read_hf_layer_types(config, spec);
-  const auto layers = static_cast<int64_t>(spec.layers.size());
-  const int64_t first = types.empty() ? config.integer("max_window_layers", 0, kMaxLayers) : layers;
-  for (size_t i = 0; i < spec.layers.size(); ++i)
-    if (types.empty() ? static_cast<int64_t>(i) >= first : types[i] == "sliding_attention")
-      spec.layers[i].window = window;
+  const int64_t first = types.empty() ? config.integer("max_window_layers", 0, kMaxLayers) : 0;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const bool sliding = types.empty() ? static_cast<int64_t>(i) >= first : types[i] == "sliding_attention";
+    if (sliding) spec.layers[i].window = window;
+  }
 }
 
 void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {

@@ -30,14 +30,14 @@ struct ModelSpec {
   int intermediate = 0;
   int vocab = 0;         // rows of the output matrix
   int max_position = 0;  // longest sequence, in tokens
-  int wanted_length =
-      0;  // that sequences may reach in this engine, where a rope depends on it; 0: max_position
+  /// Tokens that a sequence may reach in this engine, for ropes that depend on it; 0: max_position.
+  int wanted_length = 0;
   float norm_eps = 0;
   float attention_scale = 0;
   float attention_softcap = 0;
   float embedding_scale = 1;
-  float residual_scale =
-      1;                  // of each sublayer's output; other than 1 only where norms precede both sublayers
+  /// Of each sublayer's output; other than 1 only where norms precede both sublayers.
+  float residual_scale = 1;
   float logit_scale = 1;  // before the soft cap
   float logit_softcap = 0;
   Activation activation = Activation::Silu;
