@@ -47,6 +47,10 @@ TEST_CASE("a step allocates nothing once an equal one has run") {
     const Tensor x = rig.tensor(rows, hidden, Random(1).gauss(rows * hidden)),
                  norm = rig.tensor(1, hidden, Random(2).gauss(hidden)), q = rig.tensor(rows, hidden, {}),
                  out = rig.tensor(rows, hidden, {});
+    // Four experts of 64, of which a row takes two.
+    const Weights up(Format::Q8_0, 64, hidden, 4), down(Format::Q8_0, hidden, 64, 5);
+    const auto packed_up = device.pack(up.view, false), packed_down = device.pack(down.view, false);
+    const std::vector<ExpertWeights> experts(4, {packed_up.get(), packed_up.get(), packed_down.get()});
     const auto step = [&](const StepBatch& batch) {
       const int n = batch.rows();
       device.begin_step(batch);
@@ -57,6 +61,9 @@ TEST_CASE("a step allocates nothing once an equal one has run") {
       device.write_kv(*cache, 0, q.head(n).columns(0, 192), q.head(n).columns(192, 192));
       device.attention(*cache, 0, q.head(n), AttentionSpec{heads, kv_heads, head_dim, 0.1f}, out.head(n));
       device.gated(Activation::Silu, out.head(n), q.head(n), out.head(n));
+      device.experts(RouterSpec{2}, experts, Activation::Silu, out.head(n), q.head(n).columns(0, 4), true,
+                     out.head(n));
+      device.add_gated_rows(q.head(n), q.head(n).columns(0, 1), out.head(n));
       device.gather_logit_rows(out.head(n), q.head(1));
       device.softcap(30.0f, q.head(1));
       device.end_step();

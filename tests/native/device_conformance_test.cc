@@ -400,6 +400,211 @@ TEST_CASE("a row of a product has the same bits alone, in any batch and with any
 
 namespace {
 
+struct ExpertsCase {
+  int experts, used;
+  int64_t hidden, inner;
+  Format gate, down;
+  bool renormalise;
+  Activation act = Activation::Silu;
+};
+
+const ExpertsCase kExpertsCases[] = {
+    {1, 1, 33, 7, Format::F32, Format::F32, true},
+    {5, 2, 48, 31, Format::F32, Format::F16, false, Activation::GeluTanh},
+    {7, 7, 70, 97, Format::BF16, Format::BF16, true},
+    {128, 8, 64, 32, Format::Q8_0, Format::Q8_0, true},
+    {60, 4, 96, 160, Format::Q4_1, Format::Q5_0, false},
+    {16, 3, 256, 256, Format::Q4_K, Format::Q6_K, true},
+    {6, 2, 512, 64, Format::Q5_K, Format::Q4_0, true},
+};
+
+std::string name_of(const ExpertsCase& c) {
+  return vllm::format("%d of %d experts of %lld over %lld, %s", c.used, c.experts,
+                      static_cast<long long>(c.inner), static_cast<long long>(c.hidden),
+                      format_info(c.gate).name);
+}
+
+struct ExpertsData {
+  std::vector<Weights> weights;  // gate, up and down of each expert
+  std::vector<float> x, logits, y;
+
+  ExpertsData(const ExpertsCase& c, int rows) {
+    for (int e = 0; e < c.experts; ++e) {
+      weights.emplace_back(c.gate, c.inner, c.hidden, 3 * e + 1);
+      weights.emplace_back(c.gate, c.inner, c.hidden, 3 * e + 2);
+      weights.emplace_back(c.down, c.hidden, c.inner, 3 * e + 3);
+    }
+    Random random(c.experts + rows);
+    x = random.gauss(rows * c.hidden);
+    y = random.gauss(rows * c.hidden, 0.1f);
+    // Low experts are taken by most rows, high ones by few or none.
+    for (int t = 0; t < rows; ++t)
+      for (int e = 0; e < c.experts; ++e)
+        logits.push_back(2.0f * random.gauss() -
+                         6.0f * static_cast<float>(e) / static_cast<float>(c.experts));
+  }
+
+  /// The rows [first, first + rows).
+  std::vector<float> run(Device& device, const ExpertsCase& c, int first, int rows, bool accumulate,
+                         bool in_place = false) const {
+    Rig rig(device);
+    std::vector<std::unique_ptr<DeviceWeight>> packed;
+    std::vector<ExpertWeights> list;
+    for (const Weights& w : weights) packed.push_back(device.pack(w.view, false));
+    for (int e = 0; e < c.experts; ++e)
+      list.push_back({packed[3 * e].get(), packed[3 * e + 1].get(), packed[3 * e + 2].get()});
+    const auto part = [&](const std::vector<float>& all, int64_t cols) {
+      return std::vector<float>(all.begin() + first * cols, all.begin() + (first + rows) * cols);
+    };
+    const Tensor in = rig.tensor(rows, c.hidden, part(x, c.hidden), 5),
+                 choice = rig.tensor(rows, c.experts, part(logits, c.experts), 1),
+                 out = in_place ? in : rig.tensor(rows, c.hidden, part(y, c.hidden), 3);
+    const RouterSpec router{c.used, c.renormalise, 1.5f};
+    device.experts(router, list, c.act, in, choice, accumulate, out);
+    return rig.read(out);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("experts") {
+  for (const ExpertsCase& c : kExpertsCases) {
+    INFO(name_of(c));
+    for (int rows : {1, 3, 70}) {
+      CAPTURE(rows);
+      const ExpertsData data(c, rows);
+      const double tolerance = 2 * std::max(product_tolerance(c.gate), product_tolerance(c.down));
+      for (bool accumulate : {false, true})
+        against_reference([&](Device& device) { return data.run(device, c, 0, rows, accumulate); },
+                          [&](const auto& want, const auto& got, const Candidate&) {
+                            // Rows of large outputs, as the product of gate and up makes some, err more.
+                            expect_close_rms(want, got, tolerance, 20 * tolerance * rms(want));
+                          });
+    }
+  }
+}
+
+TEST_CASE(
+    "a row of a mixture of experts has the same bits alone, in any batch and with any number of threads") {
+  const int rows = 61;
+  for (const ExpertsCase& c : kExpertsCases) {
+    INFO(name_of(c));
+    const ExpertsData data(c, rows);
+    std::string kind;
+    std::vector<float> want;
+    for (const Candidate& candidate : candidates()) {
+      INFO(candidate.name);
+      const auto whole = data.run(*candidate.device, c, 0, rows, true);
+      if (candidate.kind != kind) want = whole, kind = candidate.kind;
+      expect_equal(want, whole);
+      std::vector<float> pieces;
+      int at = 0;
+      for (int size : {1, 2, 1, 5, 17, 35}) {
+        const auto got = data.run(*candidate.device, c, at, size, true);
+        pieces.insert(pieces.end(), got.begin(), got.end());
+        at += size;
+      }
+      REQUIRE(at == rows);
+      expect_equal(want, pieces);
+      expect_equal(data.run(*candidate.device, c, 0, rows, false, true),
+                   data.run(*candidate.device, c, 0, rows, false, false));
+    }
+  }
+}
+
+TEST_CASE(
+    "a row chooses the experts of the largest logits, of equal ones the first, and none without numbers") {
+  // Expert e maps the input 1 to silu(1) * 10^e.
+  const int experts = 5;
+  std::vector<Weights> weights;
+  for (int e = 0; e < experts; ++e) {
+    for (float value : {1.0f, 1.0f, std::pow(10.0f, static_cast<float>(e))}) {
+      weights.emplace_back(Format::F32, 1, 1, 1);
+      std::memcpy(weights.back().data->data(), &value, sizeof value);
+    }
+  }
+  const float inf = INFINITY, silu = 1 / (1 + std::exp(-1.0f)), e1 = std::exp(1.0f);
+  struct Row {
+    std::vector<float> logits;
+    std::vector<double> plain, renormalised;  // weights of the experts
+  };
+  const Row rows[] = {
+      {{0, 0, 0, 0, 0}, {0.2, 0.2, 0, 0, 0}, {0.5, 0.5, 0, 0, 0}},
+      {{0, 1, 0, 1, 1}, {0, e1 / (3 * e1 + 2), 0, e1 / (3 * e1 + 2), 0}, {0, 0.5, 0, 0.5, 0}},
+      {{0, 0, 0, 1, 0}, {1 / (e1 + 4), 0, 0, e1 / (e1 + 4), 0}, {1 / (e1 + 1), 0, 0, e1 / (e1 + 1), 0}},
+      {{-inf, -inf, 3, -inf, -inf}, {0, 0, 1, 0, 0}, {0, 0, 1, 0, 0}},
+      {{1000, 0, 0, 0, 1000}, {0.5, 0, 0, 0, 0.5}, {0.5, 0, 0, 0, 0.5}},
+      {{0, 1, NAN, 3, 4}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}},
+      {{0, 1, inf, 3, 4}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}},
+      {{-inf, -inf, -inf, -inf, -inf}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}},
+  };
+  std::vector<float> logits, want[2];
+  for (const Row& row : rows) {
+    logits.insert(logits.end(), row.logits.begin(), row.logits.end());
+    for (int renormalise : {0, 1}) {
+      double sum = 0;
+      for (int e = 0; e < experts; ++e)
+        sum += (renormalise ? row.renormalised : row.plain)[e] * std::pow(10.0, e);
+      want[renormalise].push_back(static_cast<float>(sum * silu));
+    }
+  }
+  const auto count = static_cast<int64_t>(std::size(rows));
+  std::vector<Device*> devices = {&reference()};
+  for (const Candidate& candidate : candidates()) devices.push_back(candidate.device.get());
+  for (Device* device : devices) {
+    INFO(device->description());
+    Rig rig(*device);
+    std::vector<std::unique_ptr<DeviceWeight>> packed;
+    std::vector<ExpertWeights> list;
+    for (const Weights& w : weights) packed.push_back(device->pack(w.view, false));
+    for (int e = 0; e < experts; ++e)
+      list.push_back({packed[3 * e].get(), packed[3 * e + 1].get(), packed[3 * e + 2].get()});
+    for (int renormalise : {0, 1}) {
+      const Tensor out = rig.tensor(count, 1, {});
+      device->experts(RouterSpec{2, renormalise == 1, 1.0f}, list, Activation::Silu,
+                      rig.tensor(count, 1, std::vector<float>(count, 1.0f)),
+                      rig.tensor(count, experts, logits), false, out);
+      expect_close(want[renormalise], rig.read(out), 1e-6, 0);
+    }
+  }
+}
+
+TEST_CASE("an expert that a row does not choose has no part in it, whatever it would give") {
+  const ExpertsCase c{4, 1, 32, 32, Format::F32, Format::F32, false};
+  ExpertsData data(c, 2);
+  data.logits = {9, 0, 0, 0, 0, 9, 0, 0};
+  for (Weights* w : {&data.weights[3], &data.weights[6], &data.weights[9]})
+    for (size_t at = 0; at < w->data->size(); at += 4) std::memcpy(w->data->data() + at, "\0\0\xc0\x7f", 4);
+  for (const Candidate& candidate : candidates()) {
+    INFO(candidate.name);
+    const auto out = data.run(*candidate.device, c, 0, 2, false);
+    CHECK(std::all_of(out.begin(), out.begin() + 32, [](float v) { return std::isfinite(v); }));
+    CHECK(std::isnan(out[40]));
+  }
+}
+
+TEST_CASE("add_gated_rows") {
+  for (int cols : {1, 33, 640}) {
+    for (int rows : {1, 40}) {
+      CAPTURE(cols);
+      CAPTURE(rows);
+      Random random(cols + rows);
+      const auto x = random.gauss(rows * cols), gate = random.gauss(rows, 30.0f),
+                 y = random.gauss(rows * cols);
+      against_reference(
+          [&](Device& device) {
+            Rig rig(device);
+            const Tensor out = rig.tensor(rows, cols, y, 2);
+            device.add_gated_rows(rig.tensor(rows, cols, x, 1), rig.tensor(rows, 1, gate, 3), out);
+            return rig.read(out);
+          },
+          1e-6, 1e-6);
+    }
+  }
+}
+
+namespace {
+
 struct AttentionCase {
   int heads, kv_heads, head_dim, block_size;
   int window = 0;
@@ -658,6 +863,20 @@ TEST_CASE("a device refuses what cannot be computed, by name") {
     const Tensor x = rig.tensor(2, 64, std::vector<float>(128, 1.0f)), narrow = x.columns(0, 32);
     CHECK(status_of([&] { device->rms_norm(x, narrow.head(1), 1e-5f, false, x); }) == Status::Runtime);
     CHECK(status_of([&] { device->gated(Activation::Silu, x, narrow, x); }) == Status::Runtime);
+    const Weights square(Format::F32, 64, 64, 1), slim(Format::F32, 64, 32, 1);
+    const auto whole = device->pack(square.view, false), half = device->pack(slim.view, false);
+    const ExpertWeights good{whole.get(), whole.get(), whole.get()},
+        bad{whole.get(), whole.get(), half.get()};
+    const auto experts = [&](const std::vector<ExpertWeights>& list, int used, const Tensor& logits) {
+      return status_of(
+          [&] { device->experts(RouterSpec{used}, list, Activation::Silu, x, logits, false, x); });
+    };
+    CHECK(experts({good, good}, 1, x.columns(0, 2)) == Status::Ok);
+    CHECK(experts({good, good}, 3, x.columns(0, 2)) == Status::Runtime);
+    CHECK(experts({good, good}, 0, x.columns(0, 2)) == Status::Runtime);
+    CHECK(experts({good, good}, 1, x.columns(0, 3)) == Status::Runtime);
+    CHECK(experts({good, bad}, 1, x.columns(0, 2)) == Status::Runtime);
+    CHECK(status_of([&] { device->add_gated_rows(x, x, x); }) == Status::Runtime);
     StepBatch batch = rows_from(0, 2);
     batch.max_blocks = 1;
     batch.block_table = {2};

@@ -39,3 +39,26 @@ TEST_CASE("a weight is in memory once while it is packed, and its file's pages a
     CHECK(status_bytes("VmRSS") - before < packed->bytes + packed->bytes / 20);
   }
 }
+
+TEST_CASE("experts that lie in one tensor are in memory once while they are packed one by one") {
+  const FormatInfo& format = format_info(Format::Q4_K);
+  const int64_t experts = 96, rows = 768, cols = 2048;
+  const int64_t slice = rows * row_bytes(Format::Q4_K, cols);
+  const int64_t offset = 3 * format.block_bytes;  // tensors do not begin at pages
+  const TempDir dir;
+  const std::string path =
+      dir.write("experts", std::string(static_cast<size_t>(offset + experts * slice), '\1'));
+  const auto device = make_cpu_device(2);
+  const auto file = MappedFile::open(path);
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const size_t before = status_bytes("VmRSS");
+  std::vector<std::unique_ptr<DeviceWeight>> packed;
+  size_t bytes = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const WeightView view{Format::Q4_K, rows, cols, file->data() + offset + e * slice, file, file.get()};
+    packed.push_back(device->pack(view, false));
+    bytes += packed.back()->bytes;
+  }
+  CHECK(bytes >= static_cast<size_t>(experts * slice));
+  CHECK(status_bytes("VmHWM") - before < bytes + bytes / 10);
+}

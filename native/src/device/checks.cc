@@ -149,6 +149,28 @@ void gated(const Tensor& gate, const Tensor& up, const Tensor& out) {
   tensor("gated", "out", out, gate.rows, gate.cols);
 }
 
+void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, const Tensor& x,
+             const Tensor& logits, const Tensor& out) {
+  if (router.experts_per_row <= 0 || router.experts_per_row > static_cast<int64_t>(experts.size()))
+    fail_runtime("experts: a row cannot choose %d of %zu experts.", router.experts_per_row, experts.size());
+  const int64_t inner = experts[0].gate->rows;
+  for (const ExpertWeights& e : experts)
+    if (e.gate->cols != x.cols || e.up->cols != x.cols || e.down->rows != x.cols || e.gate->rows != inner ||
+        e.up->rows != inner || e.down->cols != inner)
+      fail_runtime("experts: weights of %lld x %lld, %lld x %lld and %lld x %lld do not make an MLP of %lld.",
+                   number(e.gate->rows), number(e.gate->cols), number(e.up->rows), number(e.up->cols),
+                   number(e.down->rows), number(e.down->cols), number(x.cols));
+  tensor("experts", "x", x, x.rows, x.cols);
+  tensor("experts", "logits", logits, x.rows, static_cast<int64_t>(experts.size()));
+  tensor("experts", "out", out, x.rows, x.cols);
+}
+
+void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) {
+  tensor("add_gated_rows", "x", x, x.rows, x.cols);
+  tensor("add_gated_rows", "gate", gate, x.rows, 1);
+  tensor("add_gated_rows", "out", out, x.rows, x.cols);
+}
+
 void gather_logit_rows(const StepBatch& batch, const Tensor& x, const Tensor& out) {
   tensor("gather_logit_rows", "x", x, batch.rows(), x.cols);
   tensor("gather_logit_rows", "out", out, static_cast<int64_t>(batch.logit_rows.size()), x.cols);

@@ -22,6 +22,9 @@ void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Ten
 void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
                const AttentionSpec& spec, const Tensor& out);
 void gated(const Tensor& gate, const Tensor& up, const Tensor& out);
+void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, const Tensor& x,
+             const Tensor& logits, const Tensor& out);
+void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out);
 void gather_logit_rows(const StepBatch& batch, const Tensor& x, const Tensor& out);
 
 }  // namespace vllm::checks

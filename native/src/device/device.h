@@ -104,6 +104,22 @@ struct AttentionSpec {
 
 enum class Activation : uint8_t { Silu, GeluTanh };
 
+/// How a row of a mixture of experts chooses among E experts: p = softmax of its E logits in f32, all 0 for a
+/// row with a NaN, +infinity or nothing but -infinity. It takes the `experts_per_row` experts of the largest
+/// p, of equal ones those of lower index, with the weights scale * p.
+struct RouterSpec {
+  int experts_per_row = 0;
+  bool renormalise = false;  // the chosen p are divided by their sum, unless that is 0
+  float scale = 1.0f;
+};
+
+/// The MLP of one expert, down(act(gate(x)) * up(x)).
+struct ExpertWeights {
+  const DeviceWeight* gate = nullptr;
+  const DeviceWeight* up = nullptr;
+  const DeviceWeight* down = nullptr;
+};
+
 /// Operations run in the order of the calls, between begin_step and end_step, on the rows of the batch given
 /// to begin_step, which must live until end_step. Results may be read after end_step. A row's result does not
 /// depend on the other rows of the batch, on how a sequence is cut into steps, nor on the number of threads.
@@ -149,6 +165,12 @@ class Device {
                          const Tensor& out) = 0;
   /// out = act(gate) * up, elementwise.
   virtual void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
+  /// out[t] (+)= sum over the experts e that x[t] chooses, in rising e, of weight * MLP_e(x[t]). logits: [T,
+  /// number of experts]. x and out: [T, hidden], the same tensor or disjoint.
+  virtual void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
+                       const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) = 0;
+  /// out[t] += sigmoid(gate[t]) * x[t]. gate: [T, 1].
+  virtual void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) = 0;
   /// out[i] = x[logit_rows[i]].
   virtual void gather_logit_rows(const Tensor& x, const Tensor& out) = 0;
   /// x = cap * tanh(x / cap), elementwise.

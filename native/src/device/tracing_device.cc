@@ -98,6 +98,21 @@ class Tracing : public TracingDevice {
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     time("gated", values(out) * 12, 0, [&] { device_->gated(act, gate, up, out); });
   }
+  /// The bytes are those of as many experts as the rows can take.
+  void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
+               const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) override {
+    const ExpertWeights& one = experts[0];
+    const double choices = static_cast<double>(x.rows) * router.experts_per_row;
+    const auto bytes = static_cast<double>(one.gate->bytes + one.up->bytes + one.down->bytes);
+    time(format("experts %s %lld of %zu", format_info(one.gate->format).name,
+                static_cast<long long>(one.gate->rows), experts.size()),
+         std::min(choices, static_cast<double>(experts.size())) * bytes,
+         6.0 * choices * static_cast<double>(one.gate->rows * one.gate->cols),
+         [&] { device_->experts(router, experts, act, x, logits, accumulate, out); });
+  }
+  void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) override {
+    time("add_gated_rows", values(x) * 12, 0, [&] { device_->add_gated_rows(x, gate, out); });
+  }
   void gather_logit_rows(const Tensor& x, const Tensor& out) override {
     time("gather_logit_rows", values(out) * 8, 0, [&] { device_->gather_logit_rows(x, out); });
   }

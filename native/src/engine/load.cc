@@ -14,7 +14,11 @@
 namespace vllm {
 namespace {
 
-constexpr int kDefaultBatchedTokens = 2048;
+/// Mixtures of experts get more, for a row meets few of their weights.
+int default_batched_tokens(const ModelSpec& spec, int sequences) {
+  if (spec.experts.count == 0) return 2048;
+  return sequences < 32 ? 4096 : 8192;
+}
 
 void check_config(const EngineConfig& config) {
   if (config.device != "auto" && config.device != "cpu")
@@ -137,8 +141,9 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->end_ids_ = collect_end_ids(*checkpoint, *engine->tokenizer_, spec.vocab);
 
   const int wanted = config.max_model_len > 0 ? config.max_model_len : spec.max_position;
-  int budget = config.max_num_batched_tokens > 0 ? config.max_num_batched_tokens
-                                                 : std::max(kDefaultBatchedTokens, config.max_num_seqs);
+  int budget = config.max_num_batched_tokens > 0
+                   ? config.max_num_batched_tokens
+                   : std::max(default_batched_tokens(spec, config.max_num_seqs), config.max_num_seqs);
   const size_t workspace = engine->model_->workspace_bytes(budget, config.max_num_seqs);
   const size_t weights = engine->model_->weight_bytes();
   const size_t free_bytes = engine->device_->available_memory();

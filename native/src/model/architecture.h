@@ -20,7 +20,9 @@ struct Architecture {
 
 extern const Architecture llama_architecture;
 extern const Architecture qwen2_architecture;
+extern const Architecture qwen2_moe_architecture;
 extern const Architecture qwen3_architecture;
+extern const Architecture qwen3_moe_architecture;
 extern const Architecture phi3_architecture;
 extern const Architecture granite_architecture;
 extern const Architecture minicpm_architecture;

@@ -30,10 +30,48 @@ std::unique_ptr<DeviceWeight> Binder::matrix(const std::string& name, int64_t ro
                                              bool lookup_only) {
   const Weight* weight = take(name + ".weight", rows, cols);
   if (weight == nullptr || dry_) return nullptr;
-  auto packed = device_.pack(weight->view(), lookup_only);
-  weight->file->release(weight->data, weight->bytes);
+  return pack(*weight, weight->view(), lookup_only);
+}
+
+std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int64_t rows, int64_t cols) {
+  const Weight* weight = take(name + ".weight", rows, cols);
+  if (weight == nullptr || dry_) return nullptr;
+  WeightView view = weight->view();
+  if (view.format != Format::F32) {
+    const auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(rows * cols));
+    format_info(view.format).decode(view.data, rows * cols, values->data());
+    view = {Format::F32, rows, cols, reinterpret_cast<const uint8_t*>(values->data()), values};
+  }
+  return pack(*weight, view, false);
+}
+
+std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index, int64_t first,
+                                              int64_t rows) {
+  const Weight* weight = checkpoint_.find(stack.name);
+  if (weight == nullptr && index + first > 0) return nullptr;  // noted for the first rows
+  if (weight != nullptr && weight->shape != std::vector<int64_t>{stack.count, stack.rows, stack.cols}) {
+    std::string found;
+    for (const int64_t n : weight->shape)
+      found += format("%s%lld", found.empty() ? "" : " x ", static_cast<long long>(n));
+    fail_load("%s: the tensor %s is %s, needed is %lld x %lld x %lld", checkpoint_.path().c_str(),
+              stack.name.c_str(), found.c_str(), static_cast<long long>(stack.count),
+              static_cast<long long>(stack.rows), static_cast<long long>(stack.cols));
+  }
+  weight = take(stack.name, stack.count * stack.rows, stack.cols);
+  if (weight == nullptr || dry_) return nullptr;
+  WeightView view = weight->view();
+  view.data += (index * stack.rows + first) * row_bytes(view.format, view.cols);
+  view.rows = rows;
+  return pack(*weight, view, false);
+}
+
+std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightView& view, bool lookup_only) {
+  auto packed = device_.pack(view, lookup_only);
+  // What has been read of the file are as many of its rows as there are in the view.
+  const auto bytes = static_cast<size_t>(view.rows * row_bytes(weight.format, view.cols));
+  weight.file->release(view.file != nullptr ? view.data : weight.data, bytes);
   weight_bytes_ += packed->bytes;
-  count(*weight);
+  count(bytes);
   return packed;
 }
 
@@ -54,6 +92,11 @@ Linear Binder::linear(const std::vector<Part>& parts, int64_t cols, bool bias_ne
   }
   out.bias = vector(bias);
   return out;
+}
+
+void Binder::fail_both(const std::string& one, const std::string& other) const {
+  fail_load("%s: the experts are there twice, in %s and in %s; needed is one of the two",
+            checkpoint_.path().c_str(), one.c_str(), other.c_str());
 }
 
 void Binder::check() const {
@@ -87,7 +130,7 @@ bool Binder::decode(const std::string& name, int64_t count, std::vector<float>& 
               name.c_str(), static_cast<long long>(count), info.block_size);
   out.resize(static_cast<size_t>(count));
   info.decode(weight->data, count, out.data());
-  this->count(*weight);
+  this->count(weight->bytes);
   return true;
 }
 
@@ -102,9 +145,9 @@ std::unique_ptr<Vector> Binder::vector(const std::vector<float>& values) {
   return out;
 }
 
-void Binder::count(const Weight& weight) {
+void Binder::count(size_t bytes) {
   if (dry_) return;
-  done_bytes_ += weight.bytes;
+  done_bytes_ += bytes;
   const auto now = std::chrono::steady_clock::now();
   if (now - last_report_ < std::chrono::seconds(2)) return;
   last_report_ = now;

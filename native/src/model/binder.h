@@ -22,6 +22,11 @@ class Binder {
     std::string name;  // without ".weight" or ".bias"
     int64_t rows;
   };
+  /// A tensor that holds `count` matrices of `rows` x `cols`; `name` is complete.
+  struct Stack {
+    std::string name;
+    int64_t count, rows, cols;
+  };
 
   Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry);
 
@@ -29,8 +34,15 @@ class Binder {
   /// The values of name + ".weight", plus one where the spec says so, times `scale`. Null for an empty name.
   std::unique_ptr<Vector> norm(const std::string& name, int64_t count, float scale = 1);
   std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only);
+  /// A matrix for products that must not round their inputs: F32 whatever the file has.
+  std::unique_ptr<DeviceWeight> exact_matrix(const std::string& name, int64_t rows, int64_t cols);
+  /// Rows [first, first + rows) of matrix `index` of a stack.
+  std::unique_ptr<DeviceWeight> stacked(const Stack& stack, int64_t index, int64_t first, int64_t rows);
   /// The parts stacked by rows, with the biases that exist, or all of them if `bias_needed`.
   Linear linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed);
+
+  /// Throws: the checkpoint holds the same values under two names.
+  [[noreturn]] void fail_both(const std::string& one, const std::string& other) const;
 
   /// After the dry run: one error that lists the missing tensors, and one for tensors that no part of the
   /// model uses, since then the model computed is not the model stored.
@@ -41,7 +53,8 @@ class Binder {
   const Weight* take(const std::string& name, int64_t rows, int64_t cols);
   bool decode(const std::string& name, int64_t count, std::vector<float>& out);
   std::unique_ptr<Vector> vector(const std::vector<float>& values);
-  void count(const Weight& weight);
+  std::unique_ptr<DeviceWeight> pack(const Weight& weight, const WeightView& view, bool lookup_only);
+  void count(size_t bytes);
   void refuse_missing() const;
   void refuse_unused() const;
 

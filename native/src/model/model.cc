@@ -73,7 +73,8 @@ void Model::bind(Binder& binder) {
     layer.mixer = bind_attention(binder, spec_, i, kv_layers++);
     layer.post_mixer_norm = binder.norm(layer_name(n.post_attn_norm, i), spec_.hidden);
     layer.mlp_norm = binder.norm(layer_name(n.mlp_norm, i), spec_.hidden);
-    layer.mlp = bind_dense_mlp(binder, spec_, i);
+    const bool experts = spec_.layers[static_cast<size_t>(i)].experts;
+    layer.mlp = experts ? bind_experts(binder, spec_, i) : bind_dense_mlp(binder, spec_, i);
     layer.post_mlp_norm = binder.norm(layer_name(n.post_mlp_norm, i), spec_.hidden);
     scratch_cols_ = std::max({scratch_cols_, layer.mixer->scratch_cols(), layer.mlp->scratch_cols()});
     layers_.push_back(std::move(layer));

@@ -8,8 +8,17 @@
 namespace vllm {
 
 struct LayerSpec {
-  int window = 0;  // sliding window in tokens; 0: full attention
-  int rope = 0;    // index into ModelSpec::ropes
+  int window = 0;        // sliding window in tokens; 0: full attention
+  int rope = 0;          // index into ModelSpec::ropes
+  bool experts = false;  // the MLP is the mixture of ModelSpec::experts
+};
+
+/// A mixture of experts, the same in all layers that have one.
+struct ExpertsSpec {
+  int count = 0;
+  RouterSpec router;
+  int intermediate = 0;         // of one expert
+  int shared_intermediate = 0;  // of the expert that all rows take, by a sigmoid gate; 0: none
 };
 
 /// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the
@@ -19,6 +28,11 @@ struct WeightNames {
   std::string embedding, output_norm, output;
   std::string attn_norm, q, k, v, qkv, o, q_norm, k_norm, post_attn_norm;
   std::string mlp_norm, gate, up, gate_up, down, post_mlp_norm;
+  std::string router;
+  std::string expert_gate, expert_up, expert_down;  // a second "{}" is the expert
+  // The experts of a layer in one tensor: [count, rows, cols]. Complete names, for some have no ".weight".
+  std::string experts_gate, experts_up, experts_gate_up, experts_down;
+  std::string shared_router, shared_gate, shared_up, shared_down;
 };
 
 struct ModelSpec {
@@ -49,6 +63,7 @@ struct ModelSpec {
   bool needs_mlp_bias = false;
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
+  ExpertsSpec experts;
   WeightNames names;
   std::vector<std::string> ignored_prefixes;  // tensors of parts that are not served (a vision tower)
 };

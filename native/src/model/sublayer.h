@@ -62,5 +62,7 @@ class Sublayer {
 std::unique_ptr<Sublayer> bind_attention(Binder& binder, const ModelSpec& spec, int layer, int kv_layer);
 /// down(act(gate(x)) * up(x)).
 std::unique_ptr<Sublayer> bind_dense_mlp(Binder& binder, const ModelSpec& spec, int layer);
+/// The mixture of spec.experts, and its shared expert if it has one.
+std::unique_ptr<Sublayer> bind_experts(Binder& binder, const ModelSpec& spec, int layer);
 
 }  // namespace vllm

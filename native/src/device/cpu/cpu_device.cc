@@ -1,11 +1,13 @@
 // The CPU device: operations cut into rows or columns for the threads, computed by the kernels of the
 // instruction set.
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "device/checks.h"
 #include "device/cpu/attention_driver.h"
 #include "device/cpu/elementwise.h"
+#include "device/cpu/experts.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/kv_cache.h"
 #include "device/cpu/machine.h"
@@ -42,7 +44,11 @@ const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
 class CpuDevice final : public Device {
  public:
   CpuDevice(int threads, Isa isa)
-      : isa_(isa), elementwise_(elementwise_kernels(isa)), pool_(threads), attention_(pool_) {}
+      : isa_(isa),
+        elementwise_(elementwise_kernels(isa)),
+        pool_(threads),
+        attention_(pool_),
+        experts_(pool_, isa) {}
 
   std::string description() const override {
     return format("cpu (%s, %d thread%s)", isa_name(isa_), pool_.threads(), pool_.threads() == 1 ? "" : "s");
@@ -123,9 +129,26 @@ class CpuDevice final : public Device {
 
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     checks::gated(gate, up, out);
-    const auto kernel = act == Activation::Silu ? elementwise_.silu_gated : elementwise_.gelu_gated;
+    const auto kernel = gated_kernel(act);
     for_elements(gate.rows, gate.cols, [&](int64_t t, Range c) {
       kernel(row(gate, t) + c.begin, row(up, t) + c.begin, c.end - c.begin, row(out, t) + c.begin);
+    });
+  }
+
+  void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
+               const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) override {
+    checks::experts(router, experts, x, logits, out);
+    experts_.run(router, experts, gated_kernel(act), row(x, 0), x.stride, x.rows, row(logits, 0),
+                 logits.stride, accumulate, row(out, 0), out.stride);
+  }
+
+  void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) override {
+    checks::add_gated_rows(x, gate, out);
+    for_rows(x.rows, x.cols, [&](int64_t t) {
+      const float factor = 1.0f / (1.0f + std::exp(-row(gate, t)[0]));
+      const float* const from = row(x, t);
+      float* const to = row(out, t);
+      for (int64_t c = 0; c < x.cols; ++c) to[c] += factor * from[c];
     });
   }
 
@@ -143,6 +166,9 @@ class CpuDevice final : public Device {
   }
 
  private:
+  ExpertDriver::Gated gated_kernel(Activation act) const {
+    return act == Activation::Silu ? elementwise_.silu_gated : elementwise_.gelu_gated;
+  }
   static float* row(const Tensor& tensor, int64_t t) { return host_data(tensor) + t * tensor.stride; }
 
   /// body(row) for all rows, shared out among the threads when it pays.
@@ -170,6 +196,7 @@ class CpuDevice final : public Device {
   const ElementwiseKernels& elementwise_;
   ThreadPool pool_;
   AttentionDriver attention_;
+  ExpertDriver experts_;
   RopeTables rope_tables_;
   MatmulScratch matmul_scratch_;
   const StepBatch* batch_ = nullptr;

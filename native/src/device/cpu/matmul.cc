@@ -9,6 +9,7 @@
 #include "device/cpu/matmul_kernels.h"
 #include "device/cpu/pack.h"
 #include "device/cpu/pack_layout.h"
+#include "device/cpu/row_groups.h"
 
 namespace vllm::cpu {
 namespace {
@@ -292,6 +293,95 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
     const int64_t items = panels * ((rows - 1) / block_rows + 1);
     pool.run([&](int) { job.take(next, panels, items); });
   }
+}
+
+struct RowGroups::Impl {
+  ThreadPool& pool;
+  const Kernels& kernels;
+  Activations activations[kSchemes];
+  AlignedBuffer gathered;  // rows of a tile side by side, for each thread
+  std::vector<int32_t> start;
+};
+
+RowGroups::RowGroups(ThreadPool& pool, Isa isa) : impl_(new Impl{pool, kernels_of(isa), {}, {}, {}}) {}
+RowGroups::~RowGroups() = default;
+
+void RowGroups::prepare(const float* x, int64_t ldx, int64_t cols, const int32_t* row_of,
+                        std::span<const int32_t> start, std::span<const DeviceWeight* const> weights) {
+  const Kernels& kernels = impl_->kernels;
+  const int64_t rows = start.back();
+  // Room for any grouping of as many rows, so that a later one takes no memory.
+  impl_->start.reserve(std::max(start.size(), static_cast<size_t>(rows) + 1));
+  impl_->start.assign(start.begin(), start.end());
+  for (Activations& a : impl_->activations) a.used = false;
+  for (const DeviceWeight* weight : weights) {
+    const auto& packed = static_cast<const PackedWeight&>(*weight);
+    if (packed.panels == 0) fail_runtime("A weight packed for lookups only cannot be multiplied with.");
+    impl_->activations[static_cast<int>(kernels.scheme[static_cast<int>(packed.format)])].used = true;
+  }
+  int64_t tiles = 0;
+  for (int s = 0; s < kSchemes; s++) {
+    Activations& a = impl_->activations[s];
+    if (!a.used) continue;
+    const auto scheme = static_cast<Scheme>(s);
+    plan(a, scheme, rows, cols, rows);
+    a.tiles.clear();
+    a.tiles.reserve(static_cast<size_t>(rows));
+    a.block_start.clear();
+    a.block_start.reserve(impl_->start.capacity());
+    for (size_t g = 0; g + 1 < start.size(); g++) {
+      a.block_start.push_back(a.tiles.size());
+      for (int64_t first = start[g], end = start[g + 1]; first < end;) {
+        a.tiles.push_back({first, next_shape(scheme, end - start[g], end - first)});
+        first += a.tiles.back().tokens();
+      }
+    }
+    a.block_start.push_back(a.tiles.size());
+    tiles += static_cast<int64_t>(a.tiles.size());
+  }
+
+  constexpr int64_t kMostTokens = 16;  // of a tile
+  const int64_t own = kMostTokens * cols;
+  impl_->gathered.reserve(static_cast<size_t>(own * impl_->pool.threads()) * sizeof(float));
+  std::atomic<int64_t> next{0};
+  const auto part = [&](int thread) {
+    float* const gathered = impl_->gathered.as<float>() + thread * own;
+    for (int64_t item = next.fetch_add(1); item < tiles; item = next.fetch_add(1)) {
+      int s = 0;
+      int64_t index = item;
+      while (!impl_->activations[s].used ||
+             index >= static_cast<int64_t>(impl_->activations[s].tiles.size())) {
+        if (impl_->activations[s].used) index -= static_cast<int64_t>(impl_->activations[s].tiles.size());
+        s++;
+      }
+      const Activations& a = impl_->activations[s];
+      const TokenTile& tile = a.tiles[static_cast<size_t>(index)];
+      const float* in = x + (row_of ? row_of[tile.first] : tile.first) * ldx;
+      int64_t stride = ldx;
+      if (row_of && tile.tokens() > 1) {
+        for (int t = 0; t < tile.tokens(); t++)
+          std::copy_n(x + row_of[tile.first + t] * ldx, cols, gathered + t * cols);
+        in = gathered;
+        stride = cols;
+      }
+      kernels.prepare[s](in, stride, tile.tokens(), cols, tile_of(a, tile));
+    }
+  };
+  if (rows * cols < kAloneValues) {
+    part(0);
+  } else {
+    impl_->pool.run(part);
+  }
+}
+
+void RowGroups::multiply(size_t group, const DeviceWeight& weight, int64_t first, int64_t count, float* out,
+                         int64_t ldo) const {
+  const auto& packed = static_cast<const PackedWeight&>(weight);
+  const DeviceWeight* const list[] = {&weight};
+  const int panel_rows = panel_layout(weight.format).rows;
+  const Job job{
+      impl_->kernels, list, impl_->activations, nullptr, false, out - impl_->start[group] * ldo - first, ldo};
+  job.panels(0, 0, first / panel_rows, std::min(packed.panels, (first + count) / panel_rows), group);
 }
 
 void embed_row(const DeviceWeight& table, int32_t id, float scale, float* out) {

@@ -1,4 +1,6 @@
 // Elementwise functions of the reference device.
+#include "device/reference/activation.h"
+
 #include <cmath>
 #include <numbers>
 
@@ -20,13 +22,15 @@ double gelu_tanh(double x) {
 
 }  // namespace
 
+double activate(Activation act, double x) { return act == Activation::Silu ? silu(x) : gelu_tanh(x); }
+
 void ReferenceDevice::gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) {
   checks::gated(gate, up, out);
   for (int64_t t = 0; t < gate.rows; ++t) {
     for (int64_t c = 0; c < gate.cols; ++c) {
       const double g = host_data(gate)[t * gate.stride + c];
-      const double a = act == Activation::Silu ? silu(g) : gelu_tanh(g);
-      host_data(out)[t * out.stride + c] = static_cast<float>(a * host_data(up)[t * up.stride + c]);
+      host_data(out)[t * out.stride + c] =
+          static_cast<float>(activate(act, g) * host_data(up)[t * up.stride + c]);
     }
   }
 }

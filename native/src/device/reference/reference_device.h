@@ -27,6 +27,9 @@ class ReferenceDevice final : public Device {
   void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
                  const Tensor& out) override;
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override;
+  void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
+               const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) override;
+  void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) override;
   void gather_logit_rows(const Tensor& x, const Tensor& out) override;
   void softcap(float cap, const Tensor& x) override;
 

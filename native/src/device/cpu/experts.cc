@@ -1,0 +1,172 @@
+#include "device/cpu/experts.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+namespace vllm::cpu {
+namespace {
+
+constexpr int64_t kPanels = 32;  // outputs, a multiple of what any panel holds
+
+/// A thread's unit of work is kPanels outputs times a step. For few rows it is large, since weights are read
+/// faster in long runs, as long as there are enough units for the threads.
+constexpr int64_t kFewRows = 16, kLongestStep = 8;
+
+int64_t step_of(int64_t blocks, int threads, int64_t longest) {
+  return std::clamp<int64_t>(blocks / (8 * threads), 1, longest);
+}
+
+/// Below this many products, waking other threads costs more than it saves.
+constexpr int64_t kAloneProducts = 16384;
+
+/// Grows without shrinking again.
+template <class T>
+void grow(std::vector<T>& v, int64_t count) {
+  if (v.size() < static_cast<size_t>(count)) v.resize(static_cast<size_t>(count));
+}
+
+/// The choices of one row; p: scratch of `experts` values.
+void choose(const RouterSpec& router, const float* logits, int64_t experts, float* p, int32_t* choice,
+            float* weight) {
+  float top = -INFINITY, sum = 0;
+  for (int64_t e = 0; e < experts; ++e) top = std::fmax(top, logits[e]);
+  for (int64_t e = 0; e < experts; ++e) sum += p[e] = std::exp(logits[e] - top);
+  for (int64_t e = 0; e < experts; ++e) {
+    p[e] /= sum;
+    if (!std::isfinite(p[e])) p[e] = 0;
+  }
+  float total = 0;
+  for (int i = 0; i < router.experts_per_row; ++i) {
+    const auto best = static_cast<int32_t>(std::max_element(p, p + experts) - p);  // the first of equals
+    choice[i] = best;
+    weight[i] = p[best];
+    total += p[best];
+    p[best] = -1;
+  }
+  const float divisor = router.renormalise && total > 0 ? total : 1;
+  for (int i = 0; i < router.experts_per_row; ++i) weight[i] = weight[i] / divisor * router.scale;
+}
+
+}  // namespace
+
+/// unit(index, thread) for all units, shared out when there are `values` products or more.
+template <class Unit>
+void ExpertDriver::for_units(int64_t count, int64_t values, Unit unit) {
+  std::atomic<int64_t> next{0};
+  const auto part = [&](int thread) {
+    for (int64_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) unit(i, thread);
+  };
+  if (values < kAloneProducts) {
+    part(0);
+  } else {
+    pool_.run(part);
+  }
+}
+
+void ExpertDriver::route(const RouterSpec& router, const float* logits, int64_t ldl, int64_t rows,
+                         int64_t experts) {
+  const int64_t per_row = router.experts_per_row;
+  grow(p_, rows * experts);
+  grow(choice_, rows * per_row);
+  grow(weight_, rows * per_row);
+  constexpr int64_t kRows = 8;
+  for_units((rows + kRows - 1) / kRows, rows * experts * per_row, [&](int64_t unit, int) {
+    for (int64_t t = unit * kRows; t < std::min(rows, (unit + 1) * kRows); ++t)
+      choose(router, logits + t * ldl, experts, p_.data() + t * experts, choice_.data() + t * per_row,
+             weight_.data() + t * per_row);
+  });
+}
+
+/// Sorts the choices by expert.
+void ExpertDriver::group(int64_t rows, int64_t experts, int64_t per_row) {
+  const int64_t choices = rows * per_row;
+  grow(row_, choices);
+  grow(factor_, choices);
+  active_.reserve(static_cast<size_t>(experts));
+  start_.reserve(static_cast<size_t>(experts) + 1);
+  first_.assign(static_cast<size_t>(experts) + 1, 0);
+  for (int64_t i = 0; i < choices; ++i)
+    if (weight_[i] != 0) ++first_[choice_[i] + 1];
+  active_.clear();
+  start_.clear();
+  for (int64_t e = 0; e < experts; ++e) {
+    if (first_[e + 1] > 0) {
+      active_.push_back(static_cast<int32_t>(e));
+      start_.push_back(first_[e]);
+    }
+    first_[e + 1] += first_[e];
+  }
+  start_.push_back(first_[experts]);
+  for (int64_t i = 0; i < choices; ++i) {
+    if (weight_[i] == 0) continue;
+    const int32_t at = first_[choice_[i]]++;
+    row_[at] = static_cast<int32_t>(i / per_row);
+    factor_[at] = weight_[i];
+  }
+}
+
+void ExpertDriver::run(const RouterSpec& router, std::span<const ExpertWeights> experts, Gated gated,
+                       const float* x, int64_t ldx, int64_t rows, const float* logits, int64_t ldl,
+                       bool accumulate, float* out, int64_t ldo) {
+  if (rows == 0) return;
+  const auto count = static_cast<int64_t>(experts.size());
+  const int64_t cols = experts[0].gate->cols, inner = experts[0].gate->rows;
+  route(router, logits, ldl, rows, count);
+  group(rows, count, router.experts_per_row);
+  const auto groups = static_cast<int64_t>(active_.size());
+  const int64_t choices = start_.back();
+  const int64_t products = choices * cols * inner;
+
+  const int64_t longest = rows <= kFewRows ? kLongestStep : 1;
+  grow(hidden_, rows * router.experts_per_row * inner);
+  grow(partial_, pool_.threads() * std::max(rows, kFewRows * kLongestStep) * kPanels);
+  const auto partial = [&](int thread) { return partial_.data() + thread * rows * longest * kPanels; };
+
+  weights_.reserve(2 * experts.size());
+  weights_.clear();
+  for (const int32_t e : active_) {
+    weights_.push_back(experts[e].gate);
+    weights_.push_back(experts[e].up);
+  }
+  // The experts of a single row share its activations.
+  constexpr int32_t kOneRow[] = {0, 1};
+  const std::span<const int32_t> groups_of_rows = rows == 1 ? std::span<const int32_t>(kOneRow) : start_;
+  if (choices > 0) in_.prepare(x, ldx, cols, row_.data(), groups_of_rows, weights_);
+  const int64_t inner_blocks = (inner + kPanels - 1) / kPanels;
+  const int64_t width = step_of(groups * inner_blocks, pool_.threads(), longest) * kPanels;
+  const int64_t units = (inner + width - 1) / width;
+  for_units(groups * units, products, [&](int64_t unit, int thread) {
+    const auto g = static_cast<size_t>(unit / units);
+    const int64_t first = unit % units * width, count = std::min(width, inner - first);
+    const ExpertWeights& expert = experts[active_[g]];
+    float* const gate = hidden_.data() + start_[g] * inner + first;
+    float* const up = partial(thread);
+    in_.multiply(rows == 1 ? 0 : g, *expert.gate, first, width, gate, inner);
+    in_.multiply(rows == 1 ? 0 : g, *expert.up, first, width, up, width);
+    for (int64_t t = 0; t < start_[g + 1] - start_[g]; ++t)
+      gated(gate + t * inner, up + t * width, count, gate + t * inner);
+  });
+
+  weights_.clear();
+  for (const int32_t e : active_) weights_.push_back(experts[e].down);
+  if (choices > 0) inner_.prepare(hidden_.data(), inner, inner, nullptr, start_, weights_);
+  // A unit owns its columns of all rows, so that the sum over the experts has an order.
+  const int64_t down_width = step_of((cols + kPanels - 1) / kPanels, pool_.threads(), longest) * kPanels;
+  for_units((cols + down_width - 1) / down_width, products, [&](int64_t unit, int thread) {
+    const int64_t first = unit * down_width, end = std::min(cols, first + down_width);
+    if (!accumulate)
+      for (int64_t t = 0; t < rows; ++t) std::fill(out + t * ldo + first, out + t * ldo + end, 0.0f);
+    float* const y = partial(thread);
+    for (int64_t g = 0; g < groups; ++g) {
+      inner_.multiply(static_cast<size_t>(g), *experts[active_[g]].down, first, down_width, y, down_width);
+      for (int64_t i = start_[g]; i < start_[g + 1]; ++i) {
+        const float* const from = y + (i - start_[g]) * down_width;
+        float* const to = out + row_[i] * ldo + first;
+        for (int64_t c = 0; c < end - first; ++c) to[c] += factor_[i] * from[c];
+      }
+    }
+  });
+}
+
+}  // namespace vllm::cpu
