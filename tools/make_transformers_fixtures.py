@@ -71,6 +71,7 @@ class Case:
     stored: torch.dtype = torch.float32
     shards: int = 1
     gguf: str | None = None  # file name; written from the same weights
+    stacked_experts: bool = False  # all experts of a layer in one tensor, else each in its own
     generation: dict = field(default_factory=dict)
     oracle: dict | None = None  # read by transformers in place of config, where it does not know the architecture
 
@@ -232,6 +233,55 @@ GEMMA2 = dense(
     torch_dtype="float32",
 )
 SMALL_LLAMA = dense("LlamaForCausalLM", "llama", **SMALL)
+QWEN3_MOE = QWEN3 | dense(
+    "Qwen3MoeForCausalLM",
+    "qwen3_moe",
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=40,
+    moe_intermediate_size=28,
+    num_experts=12,
+    num_experts_per_tok=3,
+    norm_topk_prob=True,
+    decoder_sparse_step=1,
+    mlp_only_layers=[],
+    rope_theta=1000000.0,
+    rope_scaling=None,
+    torch_dtype="float32",
+)
+QWEN2_MOE = QWEN2 | dense(
+    "Qwen2MoeForCausalLM",
+    "qwen2_moe",
+    hidden_size=42,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    max_window_layers=2,
+    moe_intermediate_size=20,
+    shared_expert_intermediate_size=36,
+    num_experts=9,
+    num_experts_per_tok=4,
+    norm_topk_prob=False,
+    decoder_sparse_step=1,
+    mlp_only_layers=[],
+)
+MIXTRAL = dense(
+    "MixtralForCausalLM",
+    "mixtral",
+    hidden_size=36,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    num_key_value_heads=1,
+    intermediate_size=44,
+    hidden_act="silu",
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=False,
+    sliding_window=None,
+    rope_theta=1000000.0,
+    num_local_experts=5,
+    num_experts_per_tok=2,
+    torch_dtype="float32",
+)
 
 CASES = {
     "llama": Case(LLAMA, 1, "llama-bpe", gguf="llama.gguf"),
@@ -378,6 +428,16 @@ CASES = {
         19,
         "qwen2",
     ),
+    "qwen3-moe": Case(QWEN3_MOE, 21, "qwen2", gguf="qwen3moe.gguf"),
+    # only layer 3 has experts: 0 and 2 by the step, 1 by name
+    "qwen3-moe-sparse": Case(
+        QWEN3_MOE | {"num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [1], "norm_topk_prob": False},
+        22,
+        "qwen2",
+        stacked_experts=True,
+    ),
+    "qwen2-moe": Case(QWEN2_MOE, 23, "qwen2", gguf="qwen2moe.gguf"),
+    "mixtral": Case(MIXTRAL | {"torch_dtype": "float16"}, 24, "gpt-2", stored=torch.float16, gguf="mixtral.gguf"),
 }
 
 
@@ -516,12 +576,20 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
             values = 0.3 * values + (0.0 if gemma else 1.0)
         elif name.endswith(".bias"):
             values = 0.5 * values
+        elif name.endswith("mlp.gate.weight"):
+            # with the channel below: some experts are taken by nearly all rows, some by none
+            values = values * (1.0 / np.sqrt(shape[-1]))
+            values[:, 0] = np.linspace(3.0, -3.0, shape[0])
         elif "embed_tokens" in name:
             # where they are scaled up, they must not drown the layers
             values = (0.2 if gemma else 0.05 if case.config["model_type"] in ("granite", "minicpm") else 0.6) * values
+            if "num_experts_per_tok" in case.config:
+                values[:, 0] = 1.0
         else:
             values = values * (1.3 / np.sqrt(shape[-1]))
         tensors[name] = torch.from_numpy(values.astype(np.float32)).to(case.stored)
+    if not case.stacked_experts:
+        tensors = apart(tensors, case.config["model_type"])
     if case.shards == 1:
         safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         return tensors
@@ -539,9 +607,36 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def apart(tensors: dict[str, torch.Tensor], model_type: str) -> dict[str, torch.Tensor]:
+    """Stacked experts as the tensors of published checkpoints, one matrix each."""
+    result = {}
+    for name, tensor in tensors.items():
+        block, part = name.rsplit(".", 1)
+        if not block.endswith("mlp.experts"):
+            result[name] = tensor
+            continue
+        for expert, matrix in enumerate(tensor):
+            if part == "gate_up_proj":
+                gate, up = matrix.chunk(2)
+                result[f"{block}.{expert}.gate_proj.weight"] = gate.contiguous()
+                result[f"{block}.{expert}.up_proj.weight"] = up.contiguous()
+            else:
+                result[f"{block}.{expert}.down_proj.weight"] = matrix.contiguous()
+    if model_type != "mixtral":
+        return result
+    names = {".mlp.": ".block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    for old, new in names.items():
+        result = {name.replace(old, new): tensor for name, tensor in result.items()}
+    return result
+
+
 def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, config=oracle_config(folder, case), dtype=torch.float32, attn_implementation="eager"
+        folder,
+        config=oracle_config(folder, case),
+        dtype=torch.float32,
+        attn_implementation="eager",
+        experts_implementation="eager",
     )
     model.eval()
     check_understood(model, case)
@@ -621,10 +716,12 @@ def check_understood(model, case: Case) -> None:
     else:
         assert_rope(
             rotary.inv_freq,
-            1000000.0 if "qwen" in wanted["model_type"] else 10000.0,
+            wanted.get("rope_theta", 1000000.0),
             model.model.layers[0].self_attn.head_dim,
             1.0,
         )
+    if "num_experts_per_tok" in wanted:
+        check_experts(model, wanted)
     if wanted["model_type"] in ("mistral", "gemma2") or wanted.get("use_sliding_window"):
         assert config.sliding_window == 8
     if wanted["model_type"] == "gemma2":
@@ -633,6 +730,28 @@ def check_understood(model, case: Case) -> None:
         assert config.layer_types == ["full_attention"] + ["sliding_attention"] * 2
     tied = model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
     assert tied == wanted.get("tie_word_embeddings", True)
+
+
+def check_experts(model, wanted: dict) -> None:
+    """Which layers have experts, and that their tokens are spread unevenly."""
+    meant = [
+        number not in wanted.get("mlp_only_layers", []) and (number + 1) % wanted.get("decoder_sparse_step", 1) == 0
+        for number in range(wanted["num_hidden_layers"])
+    ]
+    layers = [layer.mlp for layer in model.model.layers]
+    assert [hasattr(mlp, "experts") for mlp in layers] == meant
+    chosen = {}
+    for number, mlp in enumerate(layers):
+        if meant[number]:
+            mlp.gate.register_forward_hook(lambda _, __, output, number=number: chosen.update({number: output[2]}))
+    tokens = torch.from_numpy(np.random.default_rng(1).integers(0, VOCAB, (1, POSITIONS)))
+    model(tokens, use_cache=False)
+    experts = wanted.get("num_experts", wanted.get("num_local_experts"))
+    for indices in chosen.values():
+        counts = torch.bincount(indices.flatten(), minlength=experts)
+        print(f"rows of the experts: {counts.tolist()}")
+        assert counts.max() >= 4 * counts.min(), counts
+    assert chosen
 
 
 def assert_rope(inv_freq: torch.Tensor, theta: float, dim: int, factor: float) -> None:
@@ -664,6 +783,18 @@ GGUF_COMMON = {
     "mlp.up_proj": "ffn_up",
     "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+}
+GGUF_ARCHITECTURES = {
+    "gemma3_text": "gemma3",
+    "qwen3_moe": "qwen3moe",
+    "qwen2_moe": "qwen2moe",
+    "mixtral": "llama",
 }
 GGUF_PERMUTED = ("llama", "granite", "minicpm")
 
@@ -678,13 +809,16 @@ def gguf_name(arch: str, name: str) -> str:
         return top[name]
     _, _, layer, rest = name.split(".", 3)
     part, kind = rest.rsplit(".", 1)
+    if ".experts." in part:  # the older spelling, one tensor an expert
+        _, _, expert, matrix = part.split(".")
+        return f"blk.{layer}.ffn_{ {'w1': 'gate', 'w3': 'up', 'w2': 'down'}[matrix] }.{expert}.{kind}"
     names = GGUF_COMMON | GGUF_NAMES.get(arch, PRE_NORM)
     return f"blk.{layer}.{names[part]}.{kind}"
 
 
 def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokenizer: tokenizers.Tokenizer) -> None:
     config = case.config
-    arch = {"gemma3_text": "gemma3"}.get(config["model_type"], config["model_type"])
+    arch = GGUF_ARCHITECTURES.get(config["model_type"], config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim", config["hidden_size"] // heads)
     writer = gguf.GGUFWriter(path, arch)
@@ -718,6 +852,13 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     if arch == "granite":
         writer.add_attention_scale(config["attention_multiplier"])
     add_scaling(writer, config)
+    if "num_experts_per_tok" in config:
+        writer.add_expert_count(config.get("num_experts", config.get("num_local_experts")))
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
     document = json.loads(tokenizer.to_str())
     tokens = [token for token, _ in sorted(document["model"]["vocab"].items(), key=lambda item: item[1])]
@@ -735,14 +876,21 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
 
+    stacks: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
         values = tensor.float().numpy()
+        if ".mlp.experts." in name:
+            _, _, layer, _, _, _, matrix, _ = name.split(".")
+            stacks.setdefault(f"blk.{layer}.ffn_{matrix.removesuffix('_proj')}_exps.weight", []).append(values)
+            continue
         if arch in GGUF_PERMUTED and name.endswith(("q_proj.weight", "k_proj.weight")):
             # row (head, half, j) goes to (head, 2 j + half): the file's rope turns adjacent pairs
             count = heads if "q_proj" in name else kv_heads
             values = values.reshape(count, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(values.shape)
         if arch.startswith("gemma") and "norm" in name:
             values = values + np.float32(1)
+        if name.endswith("shared_expert_gate.weight"):
+            values = values[0]
         writer.add_tensor(gguf_name(arch, name), np.ascontiguousarray(values, dtype=np.float32))
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") == "llama3":
@@ -751,6 +899,14 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
         if f"{length}_factor" in scaling:
             factors = np.array(scaling[f"{length}_factor"], dtype=np.float32)
             writer.add_tensor(f"rope_factors_{length}.weight", factors)
+    if arch == "qwen2moe":  # gate and up in one tensor, as newer converters write them
+        for layer in range(config["num_hidden_layers"]):
+            gates, ups = (stacks.pop(f"blk.{layer}.ffn_{part}_exps.weight") for part in ("gate", "up"))
+            stacks[f"blk.{layer}.ffn_gate_up_exps.weight"] = [
+                np.concatenate(both) for both in zip(gates, ups, strict=True)
+            ]
+    for name, matrices in stacks.items():
+        writer.add_tensor(name, np.ascontiguousarray(np.stack(matrices), dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

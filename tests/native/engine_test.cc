@@ -77,7 +77,8 @@ void check_all_returned(const Engine& engine) {
 }  // namespace
 
 TEST_CASE("greedy text follows transformers") {
-  for (const char* model : {"llama", "mistral", "qwen2", "qwen3", "gemma3"}) {
+  for (const char* model :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma3", "qwen3-moe", "qwen2-moe", "mixtral"}) {
     CAPTURE(model);
     const tiny::Expected expected = tiny::expected(model);
     const auto engine = Engine::load(config(model));
@@ -93,6 +94,19 @@ TEST_CASE("greedy text follows transformers") {
     CHECK(result.last.prompt_tokens == static_cast<int>(expected.greedy_prompt.size()));
     CHECK(result.last.completion_tokens == static_cast<int>(expected.greedy_ids.size()));
   }
+}
+
+TEST_CASE("a step of a mixture of experts takes more rows by default") {
+  const auto rows = [](const char* model, int sequences) {
+    EngineConfig c = config(model);
+    c.max_num_batched_tokens = 0;
+    c.max_num_seqs = sequences;
+    c.num_blocks = 1024;
+    return Engine::load(c)->info().max_num_batched_tokens;
+  };
+  CHECK(rows("qwen3", 32) == 2048);
+  CHECK(rows("qwen3-moe", 16) == 4096);
+  CHECK(rows("qwen3-moe", 32) == 8192);
 }
 
 TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted runs give the same tokens") {

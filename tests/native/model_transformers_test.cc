@@ -45,7 +45,14 @@ const Case kCases[] = {{"llama", ""},
                        {"llama-yarn", "/llama.gguf"},
                        {"llama-dynamic", ""},
                        {"qwen2-window", ""},
-                       {"qwen3-window", ""}};
+                       {"qwen3-window", ""},
+                       {"qwen3-moe", ""},
+                       {"qwen3-moe", "/qwen3moe.gguf"},
+                       {"qwen3-moe-sparse", ""},
+                       {"qwen2-moe", ""},
+                       {"qwen2-moe", "/qwen2moe.gguf"},
+                       {"mixtral", ""},
+                       {"mixtral", "/mixtral.gguf"}};
 
 /// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
 /// along when `crowd` is set.
