@@ -31,6 +31,14 @@ SCALES = {
     "Q4_K": [0, 2],
     "Q5_K": [0, 2],
     "Q6_K": [208],
+    "IQ4_NL": [0],
+    "MXFP4": [],
+    "NVFP4": [],
+}
+# Byte positions and values of the scales of one byte inside a block.
+BYTE_SCALES = {
+    "MXFP4": ([0], [0, 1, 2, 120, 127, 250]),
+    "NVFP4": (range(4), [0, 1, 7, 8, 0x3A, 0x7E, 0x7F, 0x80, 0xB3, 0xFF]),
 }
 
 
@@ -41,15 +49,25 @@ def hex_of(array: np.ndarray) -> str:
 def quantized(rng: np.random.Generator, name: str) -> dict:
     """Random codes under ordinary, negative, tiny (subnormal) and large scales."""
     qtype = gguf.GGMLQuantizationType[name]
-    block_size, block_bytes = gguf.GGML_QUANT_SIZES[qtype]
+    block_bytes = gguf.GGML_QUANT_SIZES[qtype][1]
+    if name in BYTE_SCALES:
+        positions, codes = BYTE_SCALES[name]
+        blocks = rng.integers(0, 256, (6, block_bytes), dtype=np.uint8)
+        for k, position in enumerate(positions):
+            blocks[:, position] = np.roll(codes, k)[:6]
+        return dequantized(blocks, qtype)
     scales = np.array([0.0123, -1.5, 3e-7, 900.0], dtype=np.float16)
     blocks = rng.integers(0, 256, (len(scales), block_bytes), dtype=np.uint8)
     for row, scale in zip(blocks, scales, strict=True):
         for k, position in enumerate(SCALES[name]):
             value = np.float16(scale * (1 if k == 0 else -0.7))
             row[position : position + 2] = np.frombuffer(value.tobytes(), dtype=np.uint8)
+    return dequantized(blocks, qtype)
+
+
+def dequantized(blocks: np.ndarray, qtype: gguf.GGMLQuantizationType) -> dict:
     values = gguf.quants.dequantize(blocks, qtype).astype(np.float32)
-    assert values.size == len(scales) * block_size and np.isfinite(values).all()
+    assert values.size == len(blocks) * gguf.GGML_QUANT_SIZES[qtype][0] and np.isfinite(values).all()
     return {"blocks": hex_of(blocks), "values": hex_of(values)}
 
 
@@ -163,7 +181,11 @@ def write_hf(folder: pathlib.Path, rng: np.random.Generator) -> dict:
 
 def main() -> None:
     rng = np.random.default_rng(20240607)
-    formats = floats(rng) | {name: quantized(rng, name) for name in SCALES}
+    formats = floats(rng)
+    for name in SCALES:
+        # The first ones share the generator with the roundings, which come after them.
+        own = rng if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K") else None
+        formats[name] = quantized(own or np.random.default_rng(gguf.GGMLQuantizationType[name].value), name)
     OUT.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"formats": formats, "roundings": roundings(rng)}, indent=1)
     (OUT / "formats.json").write_text(text + "\n")

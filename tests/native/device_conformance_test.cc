@@ -292,6 +292,7 @@ TEST_CASE("matmul in every format") {
   for (const FormatInfo& format : all_formats()) {
     std::vector<int64_t> widths = format.block_size == 1    ? std::vector<int64_t>{1, 33, 576, 640}
                                   : format.block_size == 32 ? std::vector<int64_t>{32, 576, 640}
+                                  : format.block_size == 64 ? std::vector<int64_t>{64, 576, 640}
                                                             : std::vector<int64_t>{256, 768};
     for (int64_t cols : widths) {
       for (int rows : {1, 3, 8, 29}) {

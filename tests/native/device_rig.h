@@ -88,6 +88,15 @@ struct Weights {
         case Format::Q6_K:
           half(208, d / 64);
           break;
+        case Format::IQ4_NL:
+          half(0, d / 8);
+          break;
+        case Format::MXFP4:
+          block[0] = 116 + block[0] % 4;
+          break;
+        case Format::NVFP4:
+          for (int i = 0; i < 4; ++i) block[i] %= 32;
+          break;
       }
     }
     view = {format, rows, cols, data->data(), data};

@@ -254,10 +254,10 @@ TEST_CASE("FILE-09 an unsupported tensor type is refused with tensor, type and t
   const auto message = [](uint32_t type) {
     return error_of(with_tensor({"blk.0.ffn", {256}, type, 256, {}}));
   };
-  CHECK(contains(message(16),
-                 "tensor 'blk.0.ffn' has the type IQ2_XXS, supported are F32, F16, BF16, Q4_0, Q4_1, "
-                 "Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."));
-  CHECK(contains(message(39), "has the type MXFP4,"));
+  CHECK(contains(message(9),
+                 "tensor 'blk.0.ffn' has the type Q8_1, supported are F32, F16, BF16, Q4_0, Q4_1, "
+                 "Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4, NVFP4."));
+  CHECK(contains(message(15), "has the type Q8_K,"));
   CHECK(contains(message(4), "has the type number 4,"));
   CHECK(contains(message(UINT32_MAX), "has the type number 4294967295,"));
 }

@@ -169,13 +169,54 @@ void decode_q6_k(const uint8_t* src, int64_t n, float* dst) {
   }
 }
 
+/// d, qs[16], codes paired as in Q4_0: dst = d * values[code].
+void decode_codes(float d, const uint8_t* qs, const int8_t values[16], float* dst) {
+  for (int j = 0; j < 16; ++j) {
+    dst[j] = d * static_cast<float>(values[qs[j] & 15]);
+    dst[j + 16] = d * static_cast<float>(values[qs[j] >> 4]);
+  }
+}
+
+// d, qs[16]
+void decode_iq4_nl(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 18, dst += kLegacyBlock)
+    decode_codes(load_f16(src), src + 2, kIq4Values, dst);
+}
+
+// exponent, qs[16]
+void decode_mxfp4(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 17, dst += kLegacyBlock)
+    decode_codes(bf16_to_f32(half_e8m0_to_bf16(src[0])), src + 1, kE2m1Doubled, dst);
+}
+
+/// Half of a scale of NVFP4: E4M3 whose sign does not count; the code of NaN means zero.
+float half_ue4m3(uint8_t code) {
+  if (code == 0x7f) return 0.0f;
+  return f16_to_f32(static_cast<uint16_t>((code & 0x7f) << 7)) * 128.0f;  // the biases differ by 8
+}
+
+// scales[4], qs[4][8]: of 16 elements the first eight in the low nibbles
+void decode_nvfp4(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / 64; ++b, src += 36) {
+    for (int sub = 0; sub < 4; ++sub, dst += 16) {
+      const float d = half_ue4m3(src[sub]);
+      const uint8_t* qs = src + 4 + 8 * sub;
+      for (int j = 0; j < 8; ++j) {
+        dst[j] = d * static_cast<float>(kE2m1Doubled[qs[j] & 15]);
+        dst[j + 8] = d * static_cast<float>(kE2m1Doubled[qs[j] >> 4]);
+      }
+    }
+  }
+}
+
 constexpr FormatInfo kFormats[] = {
-    {Format::F32, "F32", 0, 1, 4, decode_f32},         {Format::F16, "F16", 1, 1, 2, decode_f16},
-    {Format::BF16, "BF16", 30, 1, 2, decode_bf16},     {Format::Q4_0, "Q4_0", 2, 32, 18, decode_q4_0},
-    {Format::Q4_1, "Q4_1", 3, 32, 20, decode_q4_1},    {Format::Q5_0, "Q5_0", 6, 32, 22, decode_q5_0},
-    {Format::Q5_1, "Q5_1", 7, 32, 24, decode_q5_1},    {Format::Q8_0, "Q8_0", 8, 32, 34, decode_q8_0},
-    {Format::Q4_K, "Q4_K", 12, 256, 144, decode_q4_k}, {Format::Q5_K, "Q5_K", 13, 256, 176, decode_q5_k},
-    {Format::Q6_K, "Q6_K", 14, 256, 210, decode_q6_k},
+    {Format::F32, "F32", 0, 1, 4, decode_f32},          {Format::F16, "F16", 1, 1, 2, decode_f16},
+    {Format::BF16, "BF16", 30, 1, 2, decode_bf16},      {Format::Q4_0, "Q4_0", 2, 32, 18, decode_q4_0},
+    {Format::Q4_1, "Q4_1", 3, 32, 20, decode_q4_1},     {Format::Q5_0, "Q5_0", 6, 32, 22, decode_q5_0},
+    {Format::Q5_1, "Q5_1", 7, 32, 24, decode_q5_1},     {Format::Q8_0, "Q8_0", 8, 32, 34, decode_q8_0},
+    {Format::Q4_K, "Q4_K", 12, 256, 144, decode_q4_k},  {Format::Q5_K, "Q5_K", 13, 256, 176, decode_q5_k},
+    {Format::Q6_K, "Q6_K", 14, 256, 210, decode_q6_k},  {Format::IQ4_NL, "IQ4_NL", 20, 32, 18, decode_iq4_nl},
+    {Format::MXFP4, "MXFP4", 39, 32, 17, decode_mxfp4}, {Format::NVFP4, "NVFP4", 40, 64, 36, decode_nvfp4},
 };
 
 }  // namespace
@@ -205,6 +246,10 @@ int64_t row_bytes(Format format, int64_t cols) {
               static_cast<long long>(cols), info.name, info.block_size);
   }
   return cols / info.block_size * info.block_bytes;
+}
+
+uint16_t half_e8m0_to_bf16(uint8_t code) {
+  return static_cast<uint16_t>(code < 2 ? 0x20 << code : (code - 1) << 7);  // the smallest two are subnormal
 }
 
 float f16_to_f32(uint16_t bits) {

@@ -6,7 +6,23 @@
 
 namespace vllm {
 
-enum class Format : uint8_t { F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K };
+enum class Format : uint8_t {
+  F32,
+  F16,
+  BF16,
+  Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  Q8_0,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  IQ4_NL,
+  MXFP4,
+  NVFP4,
+};
+static constexpr int kFormatCount = static_cast<int>(Format::NVFP4) + 1;
 
 struct FormatInfo {
   Format format;
@@ -18,6 +34,11 @@ struct FormatInfo {
   void (*decode)(const uint8_t* src, int64_t n, float* dst);
 };
 
+/// What the four-bit codes of IQ4_NL and IQ4_XS stand for, and twice what those of E2M1 stand for.
+static constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+static constexpr int8_t kE2m1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 /// All formats, in the order of the enum.
 std::span<const FormatInfo> all_formats();
 const FormatInfo& format_info(Format format);
@@ -27,6 +48,8 @@ const FormatInfo* find_format(std::string_view name);
 /// Bytes of one row of `cols` elements; `cols` must be a multiple of the block size.
 int64_t row_bytes(Format format, int64_t cols);
 
+/// Half of the scale that a byte of MXFP4 stands for, 2^(code - 128), as the bits of a bf16.
+uint16_t half_e8m0_to_bf16(uint8_t code);
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);  // nearest even
 float bf16_to_f32(uint16_t bits);

@@ -120,7 +120,7 @@ void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t blo
   if (is_int8(scheme)) {
     const size_t values = static_cast<size_t>(rows * a.blocks);
     a.scale.reserve(values * sizeof(float));
-    a.start.reserve(values * 2 * sizeof(int32_t));
+    a.start.reserve(values * 3 * sizeof(int32_t));
     a.sum.reserve(values * sizeof(float));
   }
 }
@@ -128,7 +128,7 @@ void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t blo
 ActivationTile tile_of(const Activations& a, const TokenTile& tile) {
   const int64_t at = tile.first * a.blocks;
   return {a.x.as<uint8_t>() + tile.first * a.token_bytes, a.scale.as<float>() + at,
-          a.start.as<int32_t>() + 2 * at, a.sum.as<float>() + at};
+          a.start.as<int32_t>() + 3 * at, a.sum.as<float>() + at};
 }
 
 }  // namespace
@@ -169,6 +169,9 @@ struct Job {
     product.cols = weight.cols;
     product.ldo = ldo;
     product.accumulate = accumulate;
+    product.factor = panel_factor(weight.format);
+    const Codebook book = codebook(weight.format);
+    product.codebook = &book;
     for (int64_t p = begin; p < end; p++) {
       const int64_t row = p * panel_rows;
       product.panel = weight.memory.data() + p * weight.panel_stride;

@@ -19,6 +19,16 @@ struct Simd {
   static Int splat_int(const int32_t* p) { return (Int)_mm256_set1_epi32(*p); }
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+  static Float brain(const uint8_t* p) {
+    return (Float)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
+  }
+  static Float half_of_bytes(const uint8_t* p) {
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)p)), 7));
+  }
+  static Word table(const uint8_t* p) {
+    return (Word)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p));
+  }
+  static Word lookup(Word book, Word w) { return (Word)_mm256_shuffle_epi8((__m256i)book, (__m256i)w); }
   static Float bytes(const uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)));
   }
@@ -41,8 +51,8 @@ struct Simd {
     _mm_storel_epi64((__m128i*)p, _mm_packs_epi16(s, s));
   }
 
-  /// vpmaddubsw adds two products in 16 bits. Signed weights pass their sign to x: 2 * 128 * 127 fits.
-  /// Unsigned ones of at most `kMax` leave room for the sums of several vectors: 2 * 127 * kMax each.
+  /// vpmaddubsw adds two products in 16 bits: 2 * 127 * kMax, and small weights leave room for the sums of
+  /// several vectors. Above 127 weights are signed and pass their sign to x: 2 * 128 * 127 fits.
   template <int kMax, int n>
   static Int dots(const Word* w, const int8_t* x, Int sum) {
     constexpr int kChain = kMax > 63 ? 1 : kMax > 31 ? 2 : kMax > 15 ? 4 : 8;
@@ -55,7 +65,7 @@ struct Simd {
       for (int j = i; j < i + kStep; j++) {
         __m256i four = _mm256_castps_si256(_mm256_broadcast_ss((const float*)(x + 4 * j)));
         __m256i a = (__m256i)w[j];
-        if (kMax > 63) {
+        if (kMax > 127) {
           four = _mm256_sign_epi8(four, a);
           a = _mm256_abs_epi8(a);
         }

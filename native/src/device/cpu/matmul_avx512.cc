@@ -21,6 +21,16 @@ struct Simd {
   static Int splat_int(const int32_t* p) { return (Int)_mm512_set1_epi32(*p); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+  static Float brain(const uint8_t* p) {
+    return (Float)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
+  }
+  static Float half_of_bytes(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p)), 7));
+  }
+  static Word table(const uint8_t* p) {
+    return (Word)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p));
+  }
+  static Word lookup(Word book, Word w) { return (Word)_mm512_shuffle_epi8((__m512i)book, (__m512i)w); }
   static Float bytes(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)));
   }
@@ -46,7 +56,7 @@ struct Simd {
       for (int j = i; j < i + kStep; j++) {
         __m512i four = _mm512_castps_si512(_mm512_set1_ps(*(const float*)(x + 4 * j)));
         __m512i a = (__m512i)w[j];
-        if (kMax > 63) {
+        if (kMax > 127) {
           four = _mm512_mask_sub_epi8(four, _mm512_movepi8_mask(a), _mm512_setzero_si512(), four);
           a = _mm512_abs_epi8(a);
         }

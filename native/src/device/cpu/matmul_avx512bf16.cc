@@ -25,6 +25,16 @@ struct Simd {
   }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+  static Float brain(const uint8_t* p) {
+    return (Float)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
+  }
+  static Float half_of_bytes(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p)), 7));
+  }
+  static Word table(const uint8_t* p) {
+    return (Word)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p));
+  }
+  static Word lookup(Word book, Word w) { return (Word)_mm512_shuffle_epi8((__m512i)book, (__m512i)w); }
   static Float bytes(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)));
   }

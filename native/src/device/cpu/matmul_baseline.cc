@@ -18,6 +18,7 @@ struct Simd {
   typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));
   typedef uint32_t Word __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef uint8_t Byte __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int16_t Short __attribute__((vector_size(16), aligned(4), may_alias));
 
   VLLM_INLINE Float splat(float v) { return Float{v, v, v, v}; }
@@ -26,7 +27,21 @@ struct Simd {
   VLLM_INLINE Float half(const uint8_t* p) {
     uint16_t h[4];
     std::memcpy(h, p, 8);
-    const Word bits = {h[0], h[1], h[2], h[3]};
+    return half_bits(Word{h[0], h[1], h[2], h[3]});
+  }
+  VLLM_INLINE Float half_of_bytes(const uint8_t* p) { return half_bits(Word{p[0], p[1], p[2], p[3]} << 7); }
+  VLLM_INLINE Float brain(const uint8_t* p) {
+    uint16_t h[4];
+    std::memcpy(h, p, 8);
+    return (Float)(Word{h[0], h[1], h[2], h[3]} << 16);
+  }
+  VLLM_INLINE Word table(const uint8_t* p) {
+    Word w;
+    std::memcpy(&w, p, 16);
+    return w;
+  }
+  VLLM_INLINE Word lookup(Word book, Word w) { return (Word)__builtin_shuffle((Byte)book, (Byte)w); }
+  VLLM_INLINE Float half_bits(Word bits) {
     // The exponent's bias grows from 15 to 127; multiplying also puts subnormal numbers right.
     const Float magnitude = (Float)((bits & 0x7fffu) << 13) * 0x1p112f;
     const Word not_finite = (Word)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;

@@ -3,16 +3,18 @@
 #include <cstdint>
 
 #include "base/formats.h"
+#include "device/cpu/pack_layout.h"
 
 namespace vllm::cpu {
 
 /// Forms that activations take. A tile is T neighbouring tokens over all K inputs.
 ///   F32       [K (+ 1 zero when odd)][T] f32
 ///   BF16      [K/2][T][2] bf16, an odd K padded by a zero
-///   Int8x32   [K/32][T][32] int8 q, and for each block of 32 of a token a scale: f32 max|x| / 127, the start
-///             of its sums: int32 {-sum of q, 0}, and f32 scale * sum of q
-///   Int8x256  the same with one scale for 8 blocks, the start {-sum of the first 16 q, -sum of the last 16},
-///             and the plain sum of q
+///   Int8x32   [K/32][T][32] int8 q, and for each block of 32 of a token a scale: f32 max|x| / 127, the
+///   starts
+///             of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the last 16}, and f32
+///             scale * sum of q
+///   Int8x256  the same with one scale for 8 blocks, and the plain sum of q
 /// A block of 32 (256) with an infinite or NaN input has a NaN scale and zero q.
 enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256 };
 static constexpr int kSchemes = 4;
@@ -20,11 +22,11 @@ static constexpr int kSchemes = 4;
 struct ActivationTile {
   void* x;
   float* scale;    // [blocks][T]
-  int32_t* start;  // [blocks][T][2]
+  int32_t* start;  // [blocks][T][3]
   float* sum;      // [blocks][T]
 };
 
-/// One panel times one tile: out[t * ldo + r] (+)= sum over k + bias[r], for r < rows.
+/// One panel times one tile: out[t * ldo + r] (+)= factor * sum over k + bias[r], for r < rows.
 struct TileProduct {
   const uint8_t* panel;
   int64_t cols;
@@ -34,20 +36,21 @@ struct TileProduct {
   const float* bias;  // or null
   bool accumulate;
   int rows;  // of the panel that exist
+  float factor;
+  const Codebook* codebook;
 };
 
 /// Tile shapes. The last is 8 tokens with prefetches between the tokens, for when a panel meets few tiles.
 static constexpr int kTileTokens[] = {1, 2, 4, 8, 12, 16, 8};
 enum TileShape : uint8_t { kTile1, kTile2, kTile4, kTile8, kTile12, kTile16, kTile8Prefetch, kTileShapes };
-static constexpr int kFormats = static_cast<int>(Format::Q6_K) + 1;
 
 struct Kernels {
   /// Fills a tile from `tokens` rows of x, ldx elements apart.
   void (*prepare[kSchemes])(const float* x, int64_t ldx, int tokens, int64_t cols,
                             const ActivationTile& tile);
   /// Float formats have the shapes 1, 2, 4, 8 and 12, quantised ones all but 12.
-  void (*product[kFormats][kTileShapes])(const TileProduct& product);
-  Scheme scheme[kFormats];
+  void (*product[kFormatCount][kTileShapes])(const TileProduct& product);
+  Scheme scheme[kFormatCount];
 };
 
 extern const Kernels kBaselineKernels;

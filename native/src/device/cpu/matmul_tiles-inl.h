@@ -5,7 +5,9 @@
 // Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
 //   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
-//   half(p), bytes(p), signed_bytes(p): kLanes f16, uint8, int8 as f32;
+//   half(p), bytes(p), signed_bytes(p): kLanes f16, uint8, int8 as f32; half_of_bytes(p): kLanes bytes, each
+//   with a zero bit before and seven after it as f16, as f32; lookup(book, w): the bytes of w, at most 15, as
+//   indices into the 16 bytes of book, which is table(p) of them;
 //   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
 //   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
 //   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
@@ -33,13 +35,13 @@ __attribute__((noinline)) void finish(const TileProduct& p, const float* c, int 
     float* out = p.out + t * p.ldo;
     int r = 0;
     for (; r + kLanes <= p.rows; r += kLanes) {
-      Float v = load_floats(c + r);
+      Float v = load_floats(c + r) * Simd::splat(p.factor);
       if (p.bias) v += load_floats(p.bias + r);
       if (p.accumulate) v += load_floats(out + r);
       store_floats(out + r, v);
     }
     for (; r < p.rows; r++) {
-      float v = c[r];
+      float v = c[r] * p.factor;
       if (p.bias) v += p.bias[r];
       if (p.accumulate) v += out[r];
       out[r] = v;
@@ -47,18 +49,33 @@ __attribute__((noinline)) void finish(const TileProduct& p, const float* c, int 
   }
 }
 
-constexpr int max_byte(Format f) {
-  return f == Format::Q8_0 ? 255 : f == Format::Q6_K ? 63 : panel_layout(f).block_bytes == 320 ? 31 : 15;
+/// Ors bit `bit` of the bytes of the 8 vectors from h, which has it for vector i in bit i.
+template <int bit>
+inline __attribute__((always_inline)) void add_bits(Word h, Word w[8]) {
+  constexpr uint32_t kMask = 0x01010101u << bit;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) w[i] |= (i < bit ? h << (bit - i) : h >> (i - bit)) & kMask;
 }
 
-constexpr bool has_high_bits(Format f) { return panel_layout(f).block_bytes % 256 != 0; }
+/// The same with two bits of vector i from bits 2 (i % 4) and 2 (i % 4) + 1 of a (i < 4) or b.
+template <int bit>
+inline __attribute__((always_inline)) void add_bit_pairs(Word a, Word b, Word w[8]) {
+  constexpr uint32_t kMask = 0x03030303u << bit;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) {
+    const Word v = i < 4 ? a : b;
+    const int at = 2 * (i % 4);
+    w[i] |= (at < bit ? v << (bit - at) : v >> (at - bit)) & kMask;
+  }
+}
 
 /// Lanes `first`.. of the 8 vectors of block g of a group.
-template <Format f>
-inline __attribute__((always_inline)) void load_block(const uint8_t* group, int g, int first, Word w[8]) {
-  constexpr PanelLayout layout = panel_layout(f);
+template <PanelLayout layout>
+inline __attribute__((always_inline)) void load_block(const uint8_t* group, int g, int first, Word book,
+                                                      Word w[8]) {
+  constexpr int bits = layout.code_bits;
   const uint8_t* p = group + layout.data + g * layout.block_bytes + 4 * first;
-  if constexpr (f == Format::Q8_0) {
+  if constexpr (bits == 8) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
       w[i] = load_words(p + 64 * i);
@@ -68,43 +85,40 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
-    const Word v = load_words(p + 64 * i);
-    w[i] = v & 0x0f0f0f0fu;
-    w[i + 4] = v >> 4 & 0x0f0f0f0fu;
+    if constexpr (bits >= 4) {
+      const Word v = load_words(p + 64 * i);
+      w[i] = v & 0x0f0f0f0fu;
+      w[i + 4] = v >> 4 & 0x0f0f0f0fu;
+    } else {
+      w[i] = w[i + 4] = Word{};
+    }
   }
-  if constexpr (f == Format::Q6_K) {
-    const Word a = load_words(p + 256), b = load_words(p + 320);
-    w[0] |= a << 4 & 0x30303030u;
-    w[1] |= a << 2 & 0x30303030u;
-    w[2] |= a & 0x30303030u;
-    w[3] |= a >> 2 & 0x30303030u;
-    w[4] |= b << 4 & 0x30303030u;
-    w[5] |= b << 2 & 0x30303030u;
-    w[6] |= b & 0x30303030u;
-    w[7] |= b >> 2 & 0x30303030u;
-  } else if constexpr (layout.block_bytes == 320) {
-    const Word h = load_words(p + 256);
-    w[0] |= h << 4 & 0x10101010u;
-    w[1] |= h << 3 & 0x10101010u;
-    w[2] |= h << 2 & 0x10101010u;
-    w[3] |= h << 1 & 0x10101010u;
-    w[4] |= h & 0x10101010u;
-    w[5] |= h >> 1 & 0x10101010u;
-    w[6] |= h >> 2 & 0x10101010u;
-    w[7] |= h >> 3 & 0x10101010u;
+  if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
+  if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
+  if constexpr (bits == 2 || bits == 3) add_bit_pairs<0>(load_words(p), load_words(p + 64), w);
+  if constexpr (bits == 3) add_bits<2>(load_words(p + 128), w);
+  if constexpr (layout.codebook) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) w[i] = Simd::lookup(book, w[i]);
   }
 }
 
-/// Scale of block g, and its minimum or (Q6_K) the scale of its second half.
-template <Format f>
+/// Scale of block g, and its minimum or the scale of its second half.
+template <PanelLayout layout>
 inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int g, int first, Float& scale,
                                                        Float& second) {
-  if constexpr (!is_k_quant(f)) {
+  constexpr Scales kScales = layout.scales;
+  if constexpr (kScales == Scales::Brain) {
+    scale = second = Simd::brain(group + 32 * g + 2 * first);
+  } else if constexpr (kScales == Scales::E4m3) {
+    scale = Simd::half_of_bytes(group + 32 * g + first);
+    second = Simd::half_of_bytes(group + 32 * g + 16 + first);
+  } else if constexpr (kScales == Scales::Half || kScales == Scales::HalfMinimum) {
     scale = Simd::half(group + 32 * g + 2 * first);
-    second = panel_layout(f).minimum ? Simd::half(group + 64 + 32 * g + 2 * first) : scale;
+    second = layout.minimum() ? Simd::half(group + 64 + 32 * g + 2 * first) : scale;
   } else {
     const Float d = Simd::half(group + 2 * first);
-    if constexpr (f == Format::Q6_K) {
+    if constexpr (kScales == Scales::SuperHalves) {
       scale = d * Simd::signed_bytes(group + 64 + 32 * g + first);
       second = d * Simd::signed_bytes(group + 80 + 32 * g + first);
     } else {
@@ -116,14 +130,16 @@ inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int
 
 /// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
 /// same order in every tile shape: that makes a result independent of the shape.
-template <Format f, int T, int kPrefetch>
+template <PanelLayout layout, int T, int kPrefetch>
 __attribute__((noinline)) void quantised_product(const TileProduct& product) {
-  constexpr PanelLayout layout = panel_layout(f);
-  constexpr bool kGrouped = is_k_quant(f);  // Int8x256: the activation scale multiplies once a group
+  constexpr bool kGrouped = layout.grouped();  // Int8x256: the activation scale multiplies once a group
   constexpr int kGroup = layout.group_inputs / 32;
   constexpr int kParts = 16 / kLanes;
-  constexpr bool kOffset = layout.offset_bits >= 0 && !(f == Format::Q8_0 && Simd::kSignedBytes);
-  constexpr int kMax = max_byte(f);
+  constexpr int kMax = layout.largest;
+  constexpr bool kSigned = kMax > 127 && Simd::kSignedBytes;
+  constexpr bool kOffset = layout.offset_bits >= 0 && !kSigned;
+  Word book{};
+  if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes) ^ (kSigned ? 0x80808080u : 0u);
   Float acc[kParts][T];
   alignas(64) float total[T * 16];  // f32 sums; with kGrouped of the groups so far
 #pragma GCC unroll 64
@@ -137,14 +153,14 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   const float* x_sum = product.tile.sum;
   const int32_t* start = product.tile.start;
   int g = 0;
-  for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 2 * T) {
+  for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 3 * T) {
     const uint8_t* ahead = group + layout.data + g * layout.block_bytes + kPrefetch;
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
       Word w[8];
       Float scale, second;
-      load_block<f>(group, g, part * kLanes, w);
-      load_scales<f>(group, g, part * kLanes, scale, second);
+      load_block<layout>(group, g, part * kLanes, book, w);
+      load_scales<layout>(group, g, part * kLanes, scale, second);
 #pragma GCC unroll 16
       for (int t = 0; t < T; t++) {
         if constexpr (kPrefetch > 0) {
@@ -159,15 +175,22 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           }
         }
         const int8_t* q = x + 32 * t;
-        Int sum{};
-        if (kOffset) sum = Simd::splat_int(start + 2 * t) << (kOffset ? layout.offset_bits : 0);
-        if constexpr (f == Format::Q6_K) {
-          const Int sum_high =
-              Simd::dots<kMax, 4>(w + 4, q + 16, Simd::splat_int(start + 2 * t + 1) << layout.offset_bits);
-          sum = Simd::dots<kMax, 4>(w, q, sum);
-          acc[part][t] = Simd::fma(__builtin_convertvector(sum_high, Float), second, acc[part][t]);
-          acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), scale, acc[part][t]);
+        const auto begin = [&](int which) {
+          return kOffset ? Simd::splat_int(start + 3 * t + which) << (kOffset ? layout.offset_bits : 0)
+                         : Int{};
+        };
+        if constexpr (layout.halves()) {
+          const Float low = __builtin_convertvector((Simd::dots<kMax, 4>(w, q, begin(1))), Float);
+          const Float high = __builtin_convertvector((Simd::dots<kMax, 4>(w + 4, q + 16, begin(2))), Float);
+          if constexpr (kGrouped) {
+            acc[part][t] = Simd::fma(high, second, acc[part][t]);
+            acc[part][t] = Simd::fma(low, scale, acc[part][t]);
+          } else {
+            acc[part][t] =
+                Simd::fma(Simd::fma(high, second, low * scale), Simd::splat(x_scale[t]), acc[part][t]);
+          }
         } else {
+          Int sum = begin(0);
           if constexpr (T <= 2) {  // two chains, for the latency of the dots
             sum = Simd::dots<kMax, 4>(w, q, sum) + Simd::dots<kMax, 4>(w + 4, q + 16, Int{});
           } else {
@@ -176,7 +199,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
           acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), s, acc[part][t]);
         }
-        if (layout.minimum) acc[part][t] = Simd::fma(second, Simd::splat(x_sum[t]), acc[part][t]);
+        if (layout.minimum()) acc[part][t] = Simd::fma(second, Simd::splat(x_sum[t]), acc[part][t]);
       }
     }
     if (++g < kGroup) continue;
@@ -396,10 +419,11 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
         } else {
           std::memset(q, 0, 32);
         }
-        const int32_t sum = Simd::sum_lanes(low + high), sum_low = kGroup > 1 ? Simd::sum_lanes(low) : sum;
+        const int32_t sum = Simd::sum_lanes(low + high), sum_low = Simd::sum_lanes(low);
         tile.scale[at] = scale;
-        tile.start[2 * at] = -sum_low;
-        tile.start[2 * at + 1] = sum_low - sum;
+        tile.start[3 * at] = -sum;
+        tile.start[3 * at + 1] = -sum_low;
+        tile.start[3 * at + 2] = sum_low - sum;
         tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(sum);
       }
     }
@@ -407,6 +431,20 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
 }
 
 constexpr int kPrefetchBytes = 2176;
+
+template <PanelLayout layout>
+constexpr void set_quantised(Kernels& k, Format format) {
+  // A stream with high bits reads better with prefetches, which only the shapes with time for them have.
+  constexpr int kPrefetch4 = layout.code_bits % 4 ? kPrefetchBytes : 0;
+  auto& p = k.product[static_cast<int>(format)];
+  p[kTile1] = quantised_product<layout, 1, 0>;
+  p[kTile2] = quantised_product<layout, 2, 0>;
+  p[kTile4] = quantised_product<layout, 4, kPrefetch4>;
+  p[kTile8] = quantised_product<layout, 8, 0>;
+  p[kTile16] = quantised_product<layout, 16, kPrefetchBytes>;
+  p[kTile8Prefetch] = quantised_product<layout, 8, kPrefetchBytes>;
+  k.scheme[static_cast<int>(format)] = layout.grouped() ? Scheme::Int8x256 : Scheme::Int8x32;
+}
 
 constexpr Kernels make_kernels() {
   Kernels k{};
@@ -424,18 +462,7 @@ constexpr Kernels make_kernels() {
     p[kTile12] = float_product<Format::name, 12>;           \
     k.scheme[static_cast<int>(Format::name)] = Scheme::F32; \
   }
-#define VLLM_QUANTISED_FORMAT(name)                                                                       \
-  {                                                                                                       \
-    auto& p = k.product[static_cast<int>(Format::name)];                                                  \
-    p[kTile1] = quantised_product<Format::name, 1, 0>;                                                    \
-    p[kTile2] = quantised_product<Format::name, 2, 0>;                                                    \
-    p[kTile4] = quantised_product < Format::name, 4, has_high_bits(Format::name) ? kPrefetchBytes : 0 > ; \
-    p[kTile8] = quantised_product<Format::name, 8, 0>;                                                    \
-    p[kTile16] = quantised_product<Format::name, 16, kPrefetchBytes>;                                     \
-    p[kTile8Prefetch] = quantised_product<Format::name, 8, kPrefetchBytes>;                               \
-    k.scheme[static_cast<int>(Format::name)] =                                                            \
-        is_k_quant(Format::name) ? Scheme::Int8x256 : Scheme::Int8x32;                                    \
-  }
+#define VLLM_QUANTISED_FORMAT(name) set_quantised<panel_layout(Format::name)>(k, Format::name);
   VLLM_FLOAT_FORMAT(F32)
   VLLM_FLOAT_FORMAT(F16)
   VLLM_FLOAT_FORMAT(BF16)
@@ -447,6 +474,9 @@ constexpr Kernels make_kernels() {
   VLLM_QUANTISED_FORMAT(Q4_K)
   VLLM_QUANTISED_FORMAT(Q5_K)
   VLLM_QUANTISED_FORMAT(Q6_K)
+  VLLM_QUANTISED_FORMAT(IQ4_NL)
+  VLLM_QUANTISED_FORMAT(MXFP4)
+  VLLM_QUANTISED_FORMAT(NVFP4)
 #undef VLLM_FLOAT_FORMAT
 #undef VLLM_QUANTISED_FORMAT
   if (Simd::kBf16Dots) k.scheme[static_cast<int>(Format::BF16)] = Scheme::BF16;

@@ -58,9 +58,15 @@ void pack_block(const uint8_t* in, int64_t b, int r, uint8_t* group) {
   constexpr PanelLayout layout = panel_layout(f);
   const int g = static_cast<int>(b % 2);
   uint8_t* data = group + layout.data + g * layout.block_bytes + 4 * r;
-  std::memcpy(group + 32 * g + 2 * r, in, 2);
-  if constexpr (layout.minimum) std::memcpy(group + 64 + 32 * g + 2 * r, in + 2, 2);
-  in += layout.minimum ? 4 : 2;
+  if constexpr (f == Format::MXFP4) {
+    const uint16_t scale = half_e8m0_to_bf16(in[0]);
+    std::memcpy(group + 32 * g + 2 * r, &scale, 2);
+    in += 1;
+  } else {
+    std::memcpy(group + 32 * g + 2 * r, in, 2);
+    if constexpr (layout.minimum()) std::memcpy(group + 64 + 32 * g + 2 * r, in + 2, 2);
+    in += layout.minimum() ? 4 : 2;
+  }
   if constexpr (f == Format::Q8_0) {
     for (int i = 0; i < 8; i++) store32(data + 64 * i, load32(in + 4 * i) ^ 0x80808080);
   } else if constexpr (f == Format::Q5_0 || f == Format::Q5_1) {
@@ -68,6 +74,24 @@ void pack_block(const uint8_t* in, int64_t b, int r, uint8_t* group) {
     store32(data + 256, spread_bits(load32(in)));
   } else {
     copy_nibbles(in, data);
+  }
+}
+
+/// A block of 64 inputs of NVFP4 into row `r` of its group.
+void pack_nvfp4(const uint8_t* in, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(Format::NVFP4);
+  for (int g = 0; g < 2; g++) {
+    uint32_t q[8];
+    for (int h = 0; h < 2; h++) {
+      const uint8_t scale = in[2 * g + h];
+      group[32 * g + 16 * h + r] = scale == 0x7f ? 0 : scale & 0x7f;
+      for (int i = 0; i < 2; i++) {
+        const uint32_t both = load32(in + 4 + 16 * g + 8 * h + 4 * i);
+        q[4 * h + i] = both & 0x0f0f0f0f;
+        q[4 * h + i + 2] = both >> 4 & 0x0f0f0f0f;
+      }
+    }
+    put_nibbles(q, group + layout.data + g * layout.block_bytes + 4 * r);
   }
 }
 
@@ -115,14 +139,15 @@ void pack_superblock(const uint8_t* in, int r, uint8_t* group) {
 template <Format f>
 void pack_quantised(const uint8_t* in, int64_t stride, int rows, int64_t cols, uint8_t* out) {
   constexpr PanelLayout layout = panel_layout(f);
-  constexpr int blocks_of_group = is_k_quant(f) ? 1 : 2;
-  const int64_t block_inputs = is_k_quant(f) ? 256 : 32;
-  const int64_t blocks = cols / block_inputs, block_bytes = stride / blocks;
+  const FormatInfo& info = format_info(f);
+  const int64_t blocks = cols / info.block_size, blocks_of_group = layout.group_inputs / info.block_size;
   for (int64_t b = 0; b < blocks; b++) {
     uint8_t* group = out + b / blocks_of_group * layout.group_bytes;
     for (int r = 0; r < rows; r++) {
-      const uint8_t* block = in + r * stride + b * block_bytes;
-      if constexpr (is_k_quant(f)) {
+      const uint8_t* block = in + r * stride + b * info.block_bytes;
+      if constexpr (f == Format::NVFP4) {
+        pack_nvfp4(block, r, group);
+      } else if constexpr (layout.grouped()) {
         pack_superblock<f>(block, r, group);
       } else {
         pack_block<f>(block, b, r, group);
@@ -174,6 +199,12 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
       return pack_quantised<Format::Q5_K>(in, stride, rows, cols, out);
     case Format::Q6_K:
       return pack_quantised<Format::Q6_K>(in, stride, rows, cols, out);
+    case Format::IQ4_NL:
+      return pack_quantised<Format::IQ4_NL>(in, stride, rows, cols, out);
+    case Format::MXFP4:
+      return pack_quantised<Format::MXFP4>(in, stride, rows, cols, out);
+    case Format::NVFP4:
+      return pack_quantised<Format::NVFP4>(in, stride, rows, cols, out);
   }
 }
 

@@ -7,19 +7,16 @@
 //   F32   [K][32] f32
 //   F16   [K][32] f16
 //   BF16  [K/2][32][2] bf16, the inputs 2k and 2k + 1 of each row side by side; an odd K is padded by a zero
-// Quantised formats, 16 rows, weights as unsigned q = value + offset. A block is 32 inputs. Byte 4r + c of
-// vector i of a block is input 4i + c of row r; of the nibble formats vector i (of 4) holds input 4i + c in
-// its low and 16 + 4i + c in its high nibbles.
-//   Q8_0  2 blocks: d [2][16] f16 | [2][8][64]
-//   Q4_0  2 blocks: d [2][16] f16 | nibbles [2][4][64]
-//   Q4_1  2 blocks: d [2][16] f16 | m [2][16] f16 | nibbles [2][4][64]
-//   Q5_0  as Q4_0, and after the nibbles of a block [64]: bit i is bit 4 of the byte of vector i (of 8)
-//   Q5_1  as Q4_1 with the bits of Q5_0
-//   Q4_K  8 blocks: d [16] f16 | dmin [16] f16 | scale [8][16] u8 | min [8][16] u8 | nibbles [8][4][64]
-//   Q5_K  as Q4_K with the bits of Q5_0
-//   Q6_K  8 blocks: d [16] f16 | 32 unused bytes | scale [8][2 halves of 16 inputs][16] i8 |
-//         per block: nibbles [4][64], high bits [2][64]: bits 2j, 2j + 1 of vector h are bits 4, 5 of vector
-//         4h + j (of 8)
+//
+// Quantised formats, 16 rows. A group is the scales of its blocks (see Scales) and then the blocks: a block
+// is 32 inputs as `code_bits` vectors of 64 bytes. With a byte a code, byte 4r + c of vector i (of 8) is
+// input 4i + c of row r. Shorter codes of these 8 vectors are spread over the bits of fewer vectors:
+//   4 bits  vector i (of 4) holds vector i in its low and vector i + 4 in its high nibbles
+//   2 bits  bits 2j, 2j + 1 of vector h (of 2) are vector 4h + j
+//   1 bit   bit i is vector i
+//   5, 6    4 bits, and after them the high bits as 1 or 2 bits
+//   3       2 bits, and after them the high bit as 1 bit
+// A code is value + 2^offset_bits, or an index into the format's codebook, whose bytes are that.
 // Rows beyond the last and groups beyond K are zero.
 #pragma once
 #include <cstddef>
@@ -29,50 +26,123 @@
 
 namespace vllm::cpu {
 
+enum class Scales : uint8_t {
+  None,
+  Half,         // 2 blocks: d [2][16] f16
+  HalfMinimum,  // 2 blocks: d [2][16] f16 | m [2][16] f16
+  Brain,        // 2 blocks: d [2][16] bf16
+  E4m3,   // 2 blocks: d [2][2 halves of 16 inputs][16] E4M3 without sign, read as f16: 2^-8 of its value
+  Super,  // 8 blocks: d [16] f16 | dmin [16] f16 | scale [8][16] u8 | min [8][16] u8
+  SuperHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][2 halves of 16 inputs][16] i8
+};
+
 struct PanelLayout {
   int rows;          // outputs of a panel
   int group_inputs;  // inputs of a group
   int group_bytes;
   int data;         // offset of a group's first block
   int block_bytes;  // of 16 x 32 weights without their scales
-  int offset_bits;  // q = value + 2^offset_bits; -1: q is the value
-  bool minimum;     // the weight is scale * q + minimum
+  int code_bits;
+  Scales scales;
+  int offset_bits;  // -1: no offset
+  int largest;      // byte that the dots meet
+  bool codebook;
+
+  constexpr bool minimum() const { return scales == Scales::HalfMinimum || scales == Scales::Super; }
+  /// Two scales a block, for 16 inputs each.
+  constexpr bool halves() const { return scales == Scales::E4m3 || scales == Scales::SuperHalves; }
+  /// The activations have one scale for a group, see Scheme::Int8x256.
+  constexpr bool grouped() const { return group_inputs == 256; }
 };
+
+static constexpr PanelLayout float_layout(int group_inputs, int group_bytes) {
+  return {32, group_inputs, group_bytes, 0, 0, 0, Scales::None, -1, 0, false};
+}
+
+static constexpr PanelLayout code_layout(int bits, Scales scales, int offset_bits) {
+  const bool super = scales >= Scales::Super;
+  const int blocks = super ? 8 : 2, block = 64 * bits;
+  const int data = super ? 320 : scales == Scales::HalfMinimum ? 128 : 64;
+  return {16,     32 * blocks, data + blocks * block, data, block, bits,
+          scales, offset_bits, (1 << bits) - 1,       false};
+}
+
+static constexpr PanelLayout codebook_layout(int bits, Scales scales, int offset_bits, int largest) {
+  PanelLayout layout = code_layout(bits, scales, offset_bits);
+  layout.largest = largest;
+  layout.codebook = true;
+  return layout;
+}
 
 static constexpr PanelLayout panel_layout(Format format) {
   switch (format) {
     case Format::F32:
-      return {32, 1, 128, 0, 0, -1, false};
+      return float_layout(1, 128);
     case Format::F16:
-      return {32, 1, 64, 0, 0, -1, false};
+      return float_layout(1, 64);
     case Format::BF16:
-      return {32, 2, 128, 0, 0, -1, false};
+      return float_layout(2, 128);
     case Format::Q4_0:
-      return {16, 64, 576, 64, 256, 3, false};
+      return code_layout(4, Scales::Half, 3);
     case Format::Q4_1:
-      return {16, 64, 640, 128, 256, -1, true};
+      return code_layout(4, Scales::HalfMinimum, -1);
     case Format::Q5_0:
-      return {16, 64, 704, 64, 320, 4, false};
+      return code_layout(5, Scales::Half, 4);
     case Format::Q5_1:
-      return {16, 64, 768, 128, 320, -1, true};
+      return code_layout(5, Scales::HalfMinimum, -1);
     case Format::Q8_0:
-      return {16, 64, 1088, 64, 512, 7, false};
+      return code_layout(8, Scales::Half, 7);
     case Format::Q4_K:
-      return {16, 256, 2368, 320, 256, -1, true};
+      return code_layout(4, Scales::Super, -1);
     case Format::Q5_K:
-      return {16, 256, 2880, 320, 320, -1, true};
+      return code_layout(5, Scales::Super, -1);
     case Format::Q6_K:
-      return {16, 256, 3392, 320, 384, 5, false};
+      return code_layout(6, Scales::SuperHalves, 5);
+    case Format::IQ4_NL:
+      return codebook_layout(4, Scales::Half, 7, 255);
+    case Format::MXFP4:
+      return codebook_layout(4, Scales::Brain, 4, 31);
+    case Format::NVFP4:
+      return codebook_layout(4, Scales::E4m3, 4, 31);
   }
   return {};
 }
 
 static constexpr bool is_float(Format format) { return format <= Format::BF16; }
-static constexpr bool is_k_quant(Format format) { return format >= Format::Q4_K; }
+
+/// What the outputs of a format's panels are multiplied with.
+static constexpr float panel_factor(Format format) {
+  return format == Format::NVFP4 ? 128.0f : 1.0f;  // 2^8 for the scale's bias, 1/2 for the doubled codes
+}
 
 static constexpr int64_t panel_bytes(Format format, int64_t cols) {
   const PanelLayout layout = panel_layout(format);
   return (cols + layout.group_inputs - 1) / layout.group_inputs * layout.group_bytes;
+}
+
+/// The bytes that the codes of a panel stand for.
+struct Codebook {
+  uint8_t bytes[16];
+};
+
+template <int n>
+static constexpr Codebook codebook_of(const int8_t (&values)[n], int offset_bits) {
+  Codebook book{};
+  for (int i = 0; i < n; i++) book.bytes[i] = static_cast<uint8_t>(values[i] + (1 << offset_bits));
+  return book;
+}
+
+static constexpr Codebook codebook(Format format) {
+  const int offset_bits = panel_layout(format).offset_bits;
+  switch (format) {
+    case Format::IQ4_NL:
+      return codebook_of(kIq4Values, offset_bits);
+    case Format::MXFP4:
+    case Format::NVFP4:
+      return codebook_of(kE2m1Doubled, offset_bits);
+    default:
+      return {};
+  }
 }
 
 }  // namespace vllm::cpu
