@@ -34,6 +34,19 @@ SCALES = {
     "IQ4_NL": [0],
     "MXFP4": [],
     "NVFP4": [],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "IQ4_XS": [0],
+    "TQ1_0": [52],
+    "TQ2_0": [64],
+    "IQ2_XXS": [0],
+    "IQ2_XS": [0],
+    "IQ2_S": [0],
+    "IQ3_XXS": [0],
+    "IQ3_S": [0],
+    "IQ1_S": [0],
+    "IQ1_M": [],
+    "Q1_0": [0],
 }
 # Byte positions and values of the scales of one byte inside a block.
 BYTE_SCALES = {
@@ -62,11 +75,19 @@ def quantized(rng: np.random.Generator, name: str) -> dict:
         for k, position in enumerate(SCALES[name]):
             value = np.float16(scale * (1 if k == 0 else -0.7))
             row[position : position + 2] = np.frombuffer(value.tobytes(), dtype=np.uint8)
+        if name == "IQ1_M":  # a nibble of the scale on top of each of the last four words
+            bits = int(np.float16(scale).view(np.uint16))
+            for k in range(4):
+                row[49 + 2 * k] = (row[49 + 2 * k] & 15) | (bits >> (4 * k) & 15) << 4
     return dequantized(blocks, qtype)
 
 
 def dequantized(blocks: np.ndarray, qtype: gguf.GGMLQuantizationType) -> dict:
-    values = gguf.quants.dequantize(blocks, qtype).astype(np.float32)
+    if qtype == gguf.GGMLQuantizationType.Q1_0:  # not in the package; as ggml's dequantize_row_q1_0
+        d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+        values = d * (2 * np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").astype(np.float32) - 1)
+    else:
+        values = gguf.quants.dequantize(blocks, qtype).astype(np.float32)
     assert values.size == len(blocks) * gguf.GGML_QUANT_SIZES[qtype][0] and np.isfinite(values).all()
     return {"blocks": hex_of(blocks), "values": hex_of(values)}
 

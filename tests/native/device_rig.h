@@ -97,6 +97,37 @@ struct Weights {
         case Format::NVFP4:
           for (int i = 0; i < 4; ++i) block[i] %= 32;
           break;
+        case Format::Q2_K:
+          half(80, d / 4);
+          half(82, d / 3);
+          break;
+        case Format::Q3_K:
+          half(108, d / 16);
+          break;
+        case Format::TQ1_0:
+          half(52, 4 * d);
+          break;
+        case Format::TQ2_0:
+          half(64, 4 * d);
+          break;
+        case Format::IQ1_M:
+          for (int k = 0; k < 4; ++k)
+            block[49 + 2 * k] = (block[49 + 2 * k] & 15) | (f32_to_f16(d) >> (4 * k) & 15) << 4;
+          break;
+        case Format::IQ4_XS:
+          half(0, d / 128);
+          break;
+        case Format::IQ2_XXS:
+        case Format::IQ2_XS:
+        case Format::IQ2_S:
+        case Format::IQ3_XXS:
+        case Format::IQ3_S:
+          half(0, d / 16);
+          break;
+        case Format::IQ1_S:
+        case Format::Q1_0:
+          half(0, d);
+          break;
       }
     }
     view = {format, rows, cols, data->data(), data};

@@ -256,7 +256,8 @@ TEST_CASE("FILE-09 an unsupported tensor type is refused with tensor, type and t
   };
   CHECK(contains(message(9),
                  "tensor 'blk.0.ffn' has the type Q8_1, supported are F32, F16, BF16, Q4_0, Q4_1, "
-                 "Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4, NVFP4."));
+                 "Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4, NVFP4, Q2_K, Q3_K, IQ4_XS, "
+                 "TQ1_0, TQ2_0, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, Q1_0."));
   CHECK(contains(message(15), "has the type Q8_K,"));
   CHECK(contains(message(4), "has the type number 4,"));
   CHECK(contains(message(UINT32_MAX), "has the type number 4294967295,"));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/integer_blocks.h"
 
 // Block layouts are those of GGUF: little-endian, `d` and `m` are f16, a byte of `qs` holds two 4-bit codes.
 // The order of the f32 operations is that of gguf-py, so that values agree to the last bit.
@@ -209,14 +210,68 @@ void decode_nvfp4(const uint8_t* src, int64_t n, float* dst) {
   }
 }
 
+// scales[16]: scale in the low, minimum in the high nibble; qs[64], d, dmin
+void decode_q2_k(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kSuperBlock; ++b, src += 84, dst += kSuperBlock) {
+    const float d = load_f16(src + 80);
+    const float dmin = load_f16(src + 82);
+    for (int k = 0; k < kSuperBlock; ++k) {
+      const float scale = d * static_cast<float>(src[k / 16] & 15);
+      const float min = dmin * static_cast<float>(src[k / 16] >> 4);
+      const int code = (src[16 + k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2)) & 3;
+      dst[k] = scale * static_cast<float>(code) - min;
+    }
+  }
+}
+
+// d, signs[16]
+void decode_q1_0(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / 128; ++b, src += 18, dst += 128) {
+    const float d = load_f16(src);
+    for (int k = 0; k < 128; ++k) dst[k] = (src[2 + k / 8] >> (k % 8)) & 1 ? d : -d;
+  }
+}
+
+template <Format f, int block_bytes>
+void decode_integers(const uint8_t* src, int64_t n, float* dst) {
+  const IntegerForm& form = *integer_form(f);
+  IntegerBlock block;
+  for (int64_t b = 0; b < n / kSuperBlock; ++b, src += block_bytes, dst += kSuperBlock) {
+    form.unpack(src, block);
+    const float d = form.factor * f16_to_f32(block.d);
+    for (int k = 0; k < kSuperBlock; ++k)
+      dst[k] = d * static_cast<float>(block.scale[k / 16]) * static_cast<float>(block.value[k]);
+  }
+}
+
 constexpr FormatInfo kFormats[] = {
-    {Format::F32, "F32", 0, 1, 4, decode_f32},          {Format::F16, "F16", 1, 1, 2, decode_f16},
-    {Format::BF16, "BF16", 30, 1, 2, decode_bf16},      {Format::Q4_0, "Q4_0", 2, 32, 18, decode_q4_0},
-    {Format::Q4_1, "Q4_1", 3, 32, 20, decode_q4_1},     {Format::Q5_0, "Q5_0", 6, 32, 22, decode_q5_0},
-    {Format::Q5_1, "Q5_1", 7, 32, 24, decode_q5_1},     {Format::Q8_0, "Q8_0", 8, 32, 34, decode_q8_0},
-    {Format::Q4_K, "Q4_K", 12, 256, 144, decode_q4_k},  {Format::Q5_K, "Q5_K", 13, 256, 176, decode_q5_k},
-    {Format::Q6_K, "Q6_K", 14, 256, 210, decode_q6_k},  {Format::IQ4_NL, "IQ4_NL", 20, 32, 18, decode_iq4_nl},
-    {Format::MXFP4, "MXFP4", 39, 32, 17, decode_mxfp4}, {Format::NVFP4, "NVFP4", 40, 64, 36, decode_nvfp4},
+    {Format::F32, "F32", 0, 1, 4, decode_f32},
+    {Format::F16, "F16", 1, 1, 2, decode_f16},
+    {Format::BF16, "BF16", 30, 1, 2, decode_bf16},
+    {Format::Q4_0, "Q4_0", 2, 32, 18, decode_q4_0},
+    {Format::Q4_1, "Q4_1", 3, 32, 20, decode_q4_1},
+    {Format::Q5_0, "Q5_0", 6, 32, 22, decode_q5_0},
+    {Format::Q5_1, "Q5_1", 7, 32, 24, decode_q5_1},
+    {Format::Q8_0, "Q8_0", 8, 32, 34, decode_q8_0},
+    {Format::Q4_K, "Q4_K", 12, 256, 144, decode_q4_k},
+    {Format::Q5_K, "Q5_K", 13, 256, 176, decode_q5_k},
+    {Format::Q6_K, "Q6_K", 14, 256, 210, decode_q6_k},
+    {Format::IQ4_NL, "IQ4_NL", 20, 32, 18, decode_iq4_nl},
+    {Format::MXFP4, "MXFP4", 39, 32, 17, decode_mxfp4},
+    {Format::NVFP4, "NVFP4", 40, 64, 36, decode_nvfp4},
+    {Format::Q2_K, "Q2_K", 10, 256, 84, decode_q2_k},
+    {Format::Q3_K, "Q3_K", 11, 256, 110, decode_integers<Format::Q3_K, 110>},
+    {Format::IQ4_XS, "IQ4_XS", 23, 256, 136, decode_integers<Format::IQ4_XS, 136>},
+    {Format::TQ1_0, "TQ1_0", 34, 256, 54, decode_integers<Format::TQ1_0, 54>},
+    {Format::TQ2_0, "TQ2_0", 35, 256, 66, decode_integers<Format::TQ2_0, 66>},
+    {Format::IQ2_XXS, "IQ2_XXS", 16, 256, 66, decode_integers<Format::IQ2_XXS, 66>},
+    {Format::IQ2_XS, "IQ2_XS", 17, 256, 74, decode_integers<Format::IQ2_XS, 74>},
+    {Format::IQ2_S, "IQ2_S", 22, 256, 82, decode_integers<Format::IQ2_S, 82>},
+    {Format::IQ3_XXS, "IQ3_XXS", 18, 256, 98, decode_integers<Format::IQ3_XXS, 98>},
+    {Format::IQ3_S, "IQ3_S", 21, 256, 110, decode_integers<Format::IQ3_S, 110>},
+    {Format::IQ1_S, "IQ1_S", 19, 256, 50, decode_integers<Format::IQ1_S, 50>},
+    {Format::IQ1_M, "IQ1_M", 29, 256, 56, decode_integers<Format::IQ1_M, 56>},
+    {Format::Q1_0, "Q1_0", 41, 128, 18, decode_q1_0},
 };
 
 }  // namespace

@@ -21,8 +21,21 @@ enum class Format : uint8_t {
   IQ4_NL,
   MXFP4,
   NVFP4,
+  Q2_K,
+  Q3_K,
+  IQ4_XS,
+  TQ1_0,
+  TQ2_0,
+  IQ2_XXS,
+  IQ2_XS,
+  IQ2_S,
+  IQ3_XXS,
+  IQ3_S,
+  IQ1_S,
+  IQ1_M,
+  Q1_0,
 };
-static constexpr int kFormatCount = static_cast<int>(Format::NVFP4) + 1;
+static constexpr int kFormatCount = static_cast<int>(Format::Q1_0) + 1;
 
 struct FormatInfo {
   Format format;

@@ -29,8 +29,8 @@ struct Simd {
     return (Word)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p));
   }
   static Word lookup(Word book, Word w) { return (Word)_mm256_shuffle_epi8((__m256i)book, (__m256i)w); }
-  static Float bytes(const uint8_t* p) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+  static Int byte_ints(const uint8_t* p) {
+    return (Int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
   }
   static Float signed_bytes(const uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));

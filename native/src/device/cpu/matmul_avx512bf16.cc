@@ -1,6 +1,7 @@
 // matmul with AVX-512 VNNI and BF16: vpdpbusd for quantised weights, vdpbf16ps for bf16 ones.
 // gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 
 #include <cstdint>
@@ -35,8 +36,8 @@ struct Simd {
     return (Word)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p));
   }
   static Word lookup(Word book, Word w) { return (Word)_mm512_shuffle_epi8((__m512i)book, (__m512i)w); }
-  static Float bytes(const uint8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)));
+  static Int byte_ints(const uint8_t* p) {
+    return (Int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
   }
   static Float signed_bytes(const uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));

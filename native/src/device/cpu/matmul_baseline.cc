@@ -40,56 +40,58 @@ struct Simd {
     std::memcpy(&w, p, 16);
     return w;
   }
-  VLLM_INLINE Word lookup(Word book, Word w) { return (Word)__builtin_shuffle((Byte)book, (Byte)w); }
-  VLLM_INLINE Float half_bits(Word bits) {
-    // The exponent's bias grows from 15 to 127; multiplying also puts subnormal numbers right.
-    const Float magnitude = (Float)((bits & 0x7fffu) << 13) * 0x1p112f;
-    const Word not_finite = (Word)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
-    return (Float)((Word)magnitude | not_finite | (bits & 0x8000u) << 16);
-  }
-  VLLM_INLINE Float bytes(const uint8_t* p) {
-    return Float{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
-                 static_cast<float>(p[3])};
-  }
-  VLLM_INLINE Float signed_bytes(const uint8_t* p) {
-    const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
-    return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
-  }
-  VLLM_INLINE int32_t max_lanes(Int v) {
-    int32_t top = v[0];
-    for (int i = 1; i < kLanes; i++) top = v[i] > top ? v[i] : top;
-    return top;
-  }
-  VLLM_INLINE int32_t sum_lanes(Int v) { return v[0] + v[1] + v[2] + v[3]; }
-  VLLM_INLINE void store_bytes(int8_t* p, Int v) {
-    for (int i = 0; i < kLanes; i++) p[i] = static_cast<int8_t>(v[i]);
-  }
+#if defined(__SSE2__)  // no instruction for it: one call instead of many copies of 16 lookups
+  __attribute__((noinline)) static Word lookup(Word book, Word w){
+#else
+  VLLM_INLINE Word lookup(Word book, Word w) {
+#endif
+      return (Word)__builtin_shuffle((Byte)book, (Byte)w);
+} VLLM_INLINE Float half_bits(Word bits) {
+  // The exponent's bias grows from 15 to 127; multiplying also puts subnormal numbers right.
+  const Float magnitude = (Float)((bits & 0x7fffu) << 13) * 0x1p112f;
+  const Word not_finite = (Word)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+  return (Float)((Word)magnitude | not_finite | (bits & 0x8000u) << 16);
+}
+VLLM_INLINE Int byte_ints(const uint8_t* p) { return Int{p[0], p[1], p[2], p[3]}; }
+VLLM_INLINE Float signed_bytes(const uint8_t* p) {
+  const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
+  return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
+}
+VLLM_INLINE int32_t max_lanes(Int v) {
+  int32_t top = v[0];
+  for (int i = 1; i < kLanes; i++) top = v[i] > top ? v[i] : top;
+  return top;
+}
+VLLM_INLINE int32_t sum_lanes(Int v) { return v[0] + v[1] + v[2] + v[3]; }
+VLLM_INLINE void store_bytes(int8_t* p, Int v) {
+  for (int i = 0; i < kLanes; i++) p[i] = static_cast<int8_t>(v[i]);
+}
 
-  /// start + the products of neighbouring 16-bit values, none above 255 * 127.
-  VLLM_INLINE Int pair_products(Short a, Short b, Int start) {
+/// start + the products of neighbouring 16-bit values, none above 255 * 127.
+VLLM_INLINE Int pair_products(Short a, Short b, Int start) {
 #if defined(__SSE2__)
-    return start + (Int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+  return start + (Int)_mm_madd_epi16((__m128i)a, (__m128i)b);
 #else
     const Short product = a * b;
     return start + ((Int)((Word)product << 16) >> 16) + ((Int)product >> 16);
 #endif
-  }
-  template <int kMax, int n>
-  VLLM_INLINE Int dots(const Word* w, const int8_t* x, Int sum) {
+}
+template <int kMax, int n>
+VLLM_INLINE Int dots(const Word* w, const int8_t* x, Int sum) {
 #pragma GCC unroll 8
-    for (int i = 0; i < n; i++) {
-      int32_t four;
-      std::memcpy(&four, x + 4 * i, 4);
-      const Int all = splat_int(&four);
-      const Short even = (Short)all << 8 >> 8, odd = (Short)all >> 8;
-      sum = pair_products((Short)(w[i] & 0x00ff00ffu), even, sum);
-      sum = pair_products((Short)(w[i] >> 8 & 0x00ff00ffu), odd, sum);
-    }
-    return sum;
+  for (int i = 0; i < n; i++) {
+    int32_t four;
+    std::memcpy(&four, x + 4 * i, 4);
+    const Int all = splat_int(&four);
+    const Short even = (Short)all << 8 >> 8, odd = (Short)all >> 8;
+    sum = pair_products((Short)(w[i] & 0x00ff00ffu), even, sum);
+    sum = pair_products((Short)(w[i] >> 8 & 0x00ff00ffu), odd, sum);
   }
-};
+  return sum;
+}
+};  // namespace
 
-}  // namespace
+}  // namespace vllm::cpu
 }  // namespace vllm::cpu
 #undef VLLM_INLINE
 

@@ -5,13 +5,12 @@
 // Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
 //   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
-//   half(p), bytes(p), signed_bytes(p): kLanes f16, uint8, int8 as f32; half_of_bytes(p): kLanes bytes, each
-//   with a zero bit before and seven after it as f16, as f32; lookup(book, w): the bytes of w, at most 15, as
-//   indices into the 16 bytes of book, which is table(p) of them;
-//   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
-//   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
-//   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
-//   products of the bf16 pairs of w and x.
+//   half(p), signed_bytes(p): kLanes f16, int8 as f32; byte_ints(p): uint8 as Int; half_of_bytes(p): kLanes
+//   bytes, each with a zero bit before and seven after it as f16, as f32; lookup(book, w): the bytes of w, at
+//   most 15, as indices into the 16 bytes of book, which is table(p) of them; max_lanes(v), sum_lanes(v);
+//   store_bytes(p, v): the lanes, which fit int8, as kLanes bytes; dots<max, n>(w, x, start) = start + sum of
+//   n vectors of bytes (unsigned, at most `max`) times 4 int8 of x each; kSignedBytes: dots<255, n> takes
+//   signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
@@ -96,6 +95,7 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
   if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
   if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
   if constexpr (bits == 2 || bits == 3) add_bit_pairs<0>(load_words(p), load_words(p + 64), w);
+  if constexpr (bits == 1) add_bits<1>(load_words(p), w);
   if constexpr (bits == 3) add_bits<2>(load_words(p + 128), w);
   if constexpr (layout.codebook) {
 #pragma GCC unroll 8
@@ -103,29 +103,53 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
   }
 }
 
-/// Scale of block g, and its minimum or the scale of its second half.
+/// Of block g: `scale` of the whole or of the first half, `second` of the second half; `minimum` and
+/// `second_minimum`, what the sums of the inputs count.
+struct BlockScales {
+  Float scale, second, minimum, second_minimum;
+};
+
 template <PanelLayout layout>
-inline __attribute__((always_inline)) void load_scales(const uint8_t* group, int g, int first, Float& scale,
-                                                       Float& second) {
+inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* group, int g, int first) {
+  BlockScales s{};
   constexpr Scales kScales = layout.scales;
   if constexpr (kScales == Scales::Brain) {
-    scale = second = Simd::brain(group + 32 * g + 2 * first);
+    s.scale = Simd::brain(group + 32 * g + 2 * first);
   } else if constexpr (kScales == Scales::E4m3) {
-    scale = Simd::half_of_bytes(group + 32 * g + first);
-    second = Simd::half_of_bytes(group + 32 * g + 16 + first);
+    s.scale = Simd::half_of_bytes(group + 32 * g + first);
+    s.second = Simd::half_of_bytes(group + 32 * g + 16 + first);
   } else if constexpr (kScales == Scales::Half || kScales == Scales::HalfMinimum) {
-    scale = Simd::half(group + 32 * g + 2 * first);
-    second = layout.minimum() ? Simd::half(group + 64 + 32 * g + 2 * first) : scale;
+    s.scale = Simd::half(group + 32 * g + 2 * first);
+    if (layout.minimum()) s.minimum = Simd::half(group + 64 + 32 * g + 2 * first);
   } else {
     const Float d = Simd::half(group + 2 * first);
-    if constexpr (kScales == Scales::SuperHalves) {
-      scale = d * Simd::signed_bytes(group + 64 + 32 * g + first);
-      second = d * Simd::signed_bytes(group + 80 + 32 * g + first);
+    if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
+      s.scale = d;
+    } else if constexpr (kScales == Scales::SuperPlain) {
+      s.scale = d * Simd::signed_bytes(group + 64 + 16 * g + first);
+    } else if constexpr (kScales == Scales::SuperShifted) {
+      const Float shift = Simd::signed_bytes(group + 64 + 16 * g + first);
+      s.scale = d * (Float)((Word)shift & 0x7fffffffu);
+      s.minimum = d * shift * Simd::splat(0.125f);
+    } else if constexpr (kScales == Scales::SuperHalves) {
+      s.scale = d * Simd::signed_bytes(group + 64 + 32 * g + first);
+      s.second = d * Simd::signed_bytes(group + 80 + 32 * g + first);
+    } else if constexpr (kScales == Scales::SuperHalvesMinimum) {
+      // High nibbles stay 16 times as large; the sums that they meet here are negative.
+      const Float dmin = Simd::half(group + 32 + 2 * first) * Simd::splat(0.0625f);
+      const Int a = Simd::byte_ints(group + 64 + 32 * g + first),
+                b = Simd::byte_ints(group + 80 + 32 * g + first);
+      s.scale = d * __builtin_convertvector(a & 15, Float);
+      s.second = d * __builtin_convertvector(b & 15, Float);
+      s.minimum = dmin * __builtin_convertvector(a & 240, Float);
+      s.second_minimum = dmin * __builtin_convertvector(b & 240, Float);
     } else {
-      scale = d * Simd::bytes(group + 64 + 16 * g + first);
-      second = -(Simd::half(group + 32 + 2 * first) * Simd::bytes(group + 192 + 16 * g + first));
+      const auto bytes = [](const uint8_t* p) { return __builtin_convertvector(Simd::byte_ints(p), Float); };
+      s.scale = d * bytes(group + 64 + 16 * g + first);
+      s.minimum = -(Simd::half(group + 32 + 2 * first) * bytes(group + 192 + 16 * g + first));
     }
   }
+  return s;
 }
 
 /// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
@@ -158,9 +182,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
       Word w[8];
-      Float scale, second;
       load_block<layout>(group, g, part * kLanes, book, w);
-      load_scales<layout>(group, g, part * kLanes, scale, second);
+      const auto [scale, second, minimum, second_minimum] = load_scales<layout>(group, g, part * kLanes);
 #pragma GCC unroll 16
       for (int t = 0; t < T; t++) {
         if constexpr (kPrefetch > 0) {
@@ -199,7 +222,15 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
           acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), s, acc[part][t]);
         }
-        if (layout.minimum()) acc[part][t] = Simd::fma(second, Simd::splat(x_sum[t]), acc[part][t]);
+        if constexpr (layout.minimum() && layout.halves()) {
+          const auto sum = [&](int which) {
+            return __builtin_convertvector(Simd::splat_int(start + 3 * t + which), Float);
+          };
+          acc[part][t] = Simd::fma(minimum, sum(1), acc[part][t]);
+          acc[part][t] = Simd::fma(second_minimum, sum(2), acc[part][t]);
+        } else if constexpr (layout.minimum()) {
+          acc[part][t] = Simd::fma(minimum, Simd::splat(x_sum[t]), acc[part][t]);
+        }
       }
     }
     if (++g < kGroup) continue;
@@ -477,6 +508,19 @@ constexpr Kernels make_kernels() {
   VLLM_QUANTISED_FORMAT(IQ4_NL)
   VLLM_QUANTISED_FORMAT(MXFP4)
   VLLM_QUANTISED_FORMAT(NVFP4)
+  VLLM_QUANTISED_FORMAT(Q2_K)
+  VLLM_QUANTISED_FORMAT(Q3_K)
+  VLLM_QUANTISED_FORMAT(IQ4_XS)
+  VLLM_QUANTISED_FORMAT(TQ1_0)
+  VLLM_QUANTISED_FORMAT(TQ2_0)
+  VLLM_QUANTISED_FORMAT(IQ2_XXS)
+  VLLM_QUANTISED_FORMAT(IQ2_XS)
+  VLLM_QUANTISED_FORMAT(IQ2_S)
+  VLLM_QUANTISED_FORMAT(IQ3_XXS)
+  VLLM_QUANTISED_FORMAT(IQ3_S)
+  VLLM_QUANTISED_FORMAT(IQ1_S)
+  VLLM_QUANTISED_FORMAT(IQ1_M)
+  VLLM_QUANTISED_FORMAT(Q1_0)
 #undef VLLM_FLOAT_FORMAT
 #undef VLLM_QUANTISED_FORMAT
   if (Simd::kBf16Dots) k.scheme[static_cast<int>(Format::BF16)] = Scheme::BF16;

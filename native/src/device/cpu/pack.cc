@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/integer_blocks.h"
 #include "base/mapped_file.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/pack_layout.h"
@@ -95,6 +96,102 @@ void pack_nvfp4(const uint8_t* in, int r, uint8_t* group) {
   }
 }
 
+/// 32 codes of 1, 2 or 3 bits, a byte each, into the vectors of a block, `out` apart by 64 bytes.
+template <int bits>
+void put_short_codes(const uint8_t codes[32], uint8_t* out) {
+  uint32_t pairs[2] = {0, 0}, singles = 0;
+  for (int i = 0; i < 8; i++) {
+    const uint32_t q = load32(codes + 4 * i);
+    pairs[i / 4] |= (q & 0x03030303) << 2 * (i % 4);
+    singles |= (bits == 1 ? q & 0x01010101 : q >> 2 & 0x01010101) << i;
+  }
+  if constexpr (bits > 1) {
+    store32(out, pairs[0]);
+    store32(out + 64, pairs[1]);
+  }
+  if constexpr (bits != 2) store32(out + (bits == 1 ? 0 : 128), singles);
+}
+
+/// The codes of a format by IntegerBlock::value, from -128 up.
+struct CodeOfValue {
+  uint8_t code[256];
+};
+
+template <Format f>
+constexpr CodeOfValue code_of_value() {
+  constexpr PanelLayout layout = panel_layout(f);
+  CodeOfValue out{};
+  for (int v = -128; v < 128; v++) {
+    int code = 0;
+    if constexpr (layout.codebook) {
+      const Codebook book = codebook(f);
+      for (int i = 15; i >= 0; i--) {
+        if (book.bytes[i] == v + (1 << layout.offset_bits)) code = i;
+      }
+    } else if constexpr (layout.scales == Scales::SuperShifted) {
+      code = (v + 12) >> 3;  // eighths: 8 (code - 1) - 1 or + 1
+    } else {
+      code = v + (1 << layout.offset_bits);
+    }
+    out.code[v + 128] = static_cast<uint8_t>(code);
+  }
+  return out;
+}
+
+/// A superblock of a format that has an IntegerForm into row `r` of its group.
+template <Format f>
+void pack_integers(const uint8_t* in, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(f);
+  static constexpr CodeOfValue kCodes = code_of_value<f>();
+  static const IntegerForm& form = *integer_form(f);
+  IntegerBlock block;
+  form.unpack(in, block);
+  std::memcpy(group + 2 * r, &block.d, 2);
+  uint8_t* data = group + layout.data + 4 * r;
+  for (int g = 0; g < 8; g++, data += layout.block_bytes) {
+    const int8_t* value = block.value + 32 * g;
+    const int8_t scale = block.scale[2 * g];
+    if constexpr (layout.scales == Scales::SuperHalves) {
+      group[64 + 32 * g + r] = static_cast<uint8_t>(scale);
+      group[80 + 32 * g + r] = static_cast<uint8_t>(block.scale[2 * g + 1]);
+    } else if constexpr (layout.scales == Scales::SuperPlain) {
+      group[64 + 16 * g + r] = static_cast<uint8_t>(scale);
+    } else if constexpr (layout.scales == Scales::SuperShifted) {
+      group[64 + 16 * g + r] = static_cast<uint8_t>((value[0] & 7) == 7 ? -scale : scale);
+    }
+    uint8_t codes[32];
+    for (int i = 0; i < 32; i++) codes[i] = kCodes.code[value[i] + 128];
+    if constexpr (layout.code_bits == 4) {
+      uint32_t q[8];
+      std::memcpy(q, codes, 32);
+      put_nibbles(q, data);
+    } else {
+      put_short_codes<layout.code_bits>(codes, data);
+    }
+  }
+}
+
+void pack_q2_k(const uint8_t* in, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(Format::Q2_K);
+  std::memcpy(group + 2 * r, in + 80, 2);
+  std::memcpy(group + 32 + 2 * r, in + 82, 2);
+  for (int g = 0; g < 8; g++) {
+    group[64 + 32 * g + r] = in[2 * g];
+    group[80 + 32 * g + r] = in[2 * g + 1];
+    uint8_t codes[32];
+    for (int i = 0; i < 32; i++) codes[i] = in[16 + g / 4 * 32 + i] >> 2 * (g % 4) & 3;
+    put_short_codes<2>(codes, group + layout.data + g * layout.block_bytes + 4 * r);
+  }
+}
+
+/// A block of 128 inputs of Q1_0.
+void pack_q1_0(const uint8_t* in, int r, uint8_t* group) {
+  constexpr PanelLayout layout = panel_layout(Format::Q1_0);
+  std::memcpy(group + 2 * r, in, 2);
+  for (int g = 0; g < 4; g++)
+    store32(group + layout.data + g * layout.block_bytes + 4 * r, spread_bits(load32(in + 2 + 4 * g)));
+}
+
 /// A superblock of 256 inputs of a file row into row `r` of its group.
 template <Format f>
 void pack_superblock(const uint8_t* in, int r, uint8_t* group) {
@@ -147,6 +244,12 @@ void pack_quantised(const uint8_t* in, int64_t stride, int rows, int64_t cols, u
       const uint8_t* block = in + r * stride + b * info.block_bytes;
       if constexpr (f == Format::NVFP4) {
         pack_nvfp4(block, r, group);
+      } else if constexpr (f == Format::Q2_K) {
+        pack_q2_k(block, r, group);
+      } else if constexpr (f == Format::Q1_0) {
+        pack_q1_0(block, r, group);
+      } else if constexpr (f > Format::NVFP4) {
+        pack_integers<f>(block, r, group);
       } else if constexpr (layout.grouped()) {
         pack_superblock<f>(block, r, group);
       } else {
@@ -205,6 +308,32 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
       return pack_quantised<Format::MXFP4>(in, stride, rows, cols, out);
     case Format::NVFP4:
       return pack_quantised<Format::NVFP4>(in, stride, rows, cols, out);
+    case Format::Q2_K:
+      return pack_quantised<Format::Q2_K>(in, stride, rows, cols, out);
+    case Format::Q3_K:
+      return pack_quantised<Format::Q3_K>(in, stride, rows, cols, out);
+    case Format::IQ4_XS:
+      return pack_quantised<Format::IQ4_XS>(in, stride, rows, cols, out);
+    case Format::TQ1_0:
+      return pack_quantised<Format::TQ1_0>(in, stride, rows, cols, out);
+    case Format::TQ2_0:
+      return pack_quantised<Format::TQ2_0>(in, stride, rows, cols, out);
+    case Format::IQ2_XXS:
+      return pack_quantised<Format::IQ2_XXS>(in, stride, rows, cols, out);
+    case Format::IQ2_XS:
+      return pack_quantised<Format::IQ2_XS>(in, stride, rows, cols, out);
+    case Format::IQ2_S:
+      return pack_quantised<Format::IQ2_S>(in, stride, rows, cols, out);
+    case Format::IQ3_XXS:
+      return pack_quantised<Format::IQ3_XXS>(in, stride, rows, cols, out);
+    case Format::IQ3_S:
+      return pack_quantised<Format::IQ3_S>(in, stride, rows, cols, out);
+    case Format::IQ1_S:
+      return pack_quantised<Format::IQ1_S>(in, stride, rows, cols, out);
+    case Format::IQ1_M:
+      return pack_quantised<Format::IQ1_M>(in, stride, rows, cols, out);
+    case Format::Q1_0:
+      return pack_quantised<Format::Q1_0>(in, stride, rows, cols, out);
   }
 }
 

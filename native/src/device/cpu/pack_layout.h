@@ -13,7 +13,7 @@
 // input 4i + c of row r. Shorter codes of these 8 vectors are spread over the bits of fewer vectors:
 //   4 bits  vector i (of 4) holds vector i in its low and vector i + 4 in its high nibbles
 //   2 bits  bits 2j, 2j + 1 of vector h (of 2) are vector 4h + j
-//   1 bit   bit i is vector i
+//   1 bit   bit i is vector i, and its code is 0 or 2
 //   5, 6    4 bits, and after them the high bits as 1 or 2 bits
 //   3       2 bits, and after them the high bit as 1 bit
 // A code is value + 2^offset_bits, or an index into the format's codebook, whose bytes are that.
@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include "base/formats.h"
+#include "base/integer_blocks.h"
 
 namespace vllm::cpu {
 
@@ -32,8 +33,14 @@ enum class Scales : uint8_t {
   HalfMinimum,  // 2 blocks: d [2][16] f16 | m [2][16] f16
   Brain,        // 2 blocks: d [2][16] bf16
   E4m3,   // 2 blocks: d [2][2 halves of 16 inputs][16] E4M3 without sign, read as f16: 2^-8 of its value
+  Wide,   // 4 blocks: d [16] f16 | 32 unused bytes
   Super,  // 8 blocks: d [16] f16 | dmin [16] f16 | scale [8][16] u8 | min [8][16] u8
-  SuperHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][2 halves of 16 inputs][16] i8
+  SuperHalves,         // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][2 halves of 16 inputs][16] i8
+  SuperHalvesMinimum,  // 8 blocks: d [16] f16 | dmin [16] f16 | [8][2 halves of 16 inputs][16] u8: scale in
+                       // the low, min in the high nibble
+  SuperPlain,          // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][16] i8
+  SuperShifted,        // 8 blocks: as SuperPlain; the weight is d |scale| value + d scale / 8
+  SuperOne,            // 8 blocks: d [16] f16 | 32 unused bytes
 };
 
 struct PanelLayout {
@@ -48,9 +55,15 @@ struct PanelLayout {
   int largest;      // byte that the dots meet
   bool codebook;
 
-  constexpr bool minimum() const { return scales == Scales::HalfMinimum || scales == Scales::Super; }
+  /// A term for the sum of the inputs of the block, or of its halves.
+  constexpr bool minimum() const {
+    return scales == Scales::HalfMinimum || scales == Scales::Super || scales == Scales::SuperShifted ||
+           scales == Scales::SuperHalvesMinimum;
+  }
   /// Two scales a block, for 16 inputs each.
-  constexpr bool halves() const { return scales == Scales::E4m3 || scales == Scales::SuperHalves; }
+  constexpr bool halves() const {
+    return scales == Scales::E4m3 || scales == Scales::SuperHalves || scales == Scales::SuperHalvesMinimum;
+  }
   /// The activations have one scale for a group, see Scheme::Int8x256.
   constexpr bool grouped() const { return group_inputs == 256; }
 };
@@ -59,12 +72,35 @@ static constexpr PanelLayout float_layout(int group_inputs, int group_bytes) {
   return {32, group_inputs, group_bytes, 0, 0, 0, Scales::None, -1, 0, false};
 }
 
+/// Bytes of a group before its blocks.
+static constexpr int scale_bytes(Scales scales) {
+  switch (scales) {
+    case Scales::None:
+      return 0;
+    case Scales::Half:
+    case Scales::Brain:
+    case Scales::E4m3:
+    case Scales::Wide:
+    case Scales::SuperOne:
+      return 64;
+    case Scales::HalfMinimum:
+      return 128;
+    case Scales::SuperPlain:
+    case Scales::SuperShifted:
+      return 192;
+    case Scales::Super:
+    case Scales::SuperHalves:
+    case Scales::SuperHalvesMinimum:
+      return 320;
+  }
+  return 0;
+}
+
 static constexpr PanelLayout code_layout(int bits, Scales scales, int offset_bits) {
-  const bool super = scales >= Scales::Super;
-  const int blocks = super ? 8 : 2, block = 64 * bits;
-  const int data = super ? 320 : scales == Scales::HalfMinimum ? 128 : 64;
-  return {16,     32 * blocks, data + blocks * block, data, block, bits,
-          scales, offset_bits, (1 << bits) - 1,       false};
+  const int blocks = scales >= Scales::Super ? 8 : scales == Scales::Wide ? 4 : 2;
+  const int block = 64 * bits, data = scale_bytes(scales);
+  const int largest = bits == 1 ? 2 : (1 << bits) - 1;
+  return {16, 32 * blocks, data + blocks * block, data, block, bits, scales, offset_bits, largest, false};
 }
 
 static constexpr PanelLayout codebook_layout(int bits, Scales scales, int offset_bits, int largest) {
@@ -104,6 +140,27 @@ static constexpr PanelLayout panel_layout(Format format) {
       return codebook_layout(4, Scales::Brain, 4, 31);
     case Format::NVFP4:
       return codebook_layout(4, Scales::E4m3, 4, 31);
+    case Format::Q2_K:
+      return code_layout(2, Scales::SuperHalvesMinimum, -1);
+    case Format::Q3_K:
+      return code_layout(3, Scales::SuperHalves, 2);
+    case Format::IQ4_XS:
+    case Format::IQ3_XXS:
+    case Format::IQ3_S:
+      return codebook_layout(4, Scales::SuperPlain, 7, 255);
+    case Format::TQ1_0:
+    case Format::TQ2_0:
+      return code_layout(2, Scales::SuperOne, 0);
+    case Format::IQ2_XXS:
+      return codebook_layout(3, Scales::SuperPlain, 6, 127);
+    case Format::IQ2_XS:
+    case Format::IQ2_S:
+    case Format::IQ1_M:
+      return codebook_layout(3, Scales::SuperHalves, 6, 127);
+    case Format::IQ1_S:
+      return code_layout(2, Scales::SuperShifted, 0);
+    case Format::Q1_0:
+      return code_layout(1, Scales::Wide, 0);
   }
   return {};
 }
@@ -112,7 +169,19 @@ static constexpr bool is_float(Format format) { return format <= Format::BF16; }
 
 /// What the outputs of a format's panels are multiplied with.
 static constexpr float panel_factor(Format format) {
-  return format == Format::NVFP4 ? 128.0f : 1.0f;  // 2^8 for the scale's bias, 1/2 for the doubled codes
+  switch (format) {
+    case Format::NVFP4:
+      return 128;  // 2^8 for the bias of the scales, 1/2 for the doubled codes
+    case Format::IQ3_XXS:
+      return 0.25f;
+    case Format::IQ2_XXS:
+    case Format::IQ2_XS:
+    case Format::IQ2_S:
+    case Format::IQ1_M:
+      return 0.125f;
+    default:
+      return 1;
+  }
 }
 
 static constexpr int64_t panel_bytes(Format format, int64_t cols) {
@@ -140,6 +209,18 @@ static constexpr Codebook codebook(Format format) {
     case Format::MXFP4:
     case Format::NVFP4:
       return codebook_of(kE2m1Doubled, offset_bits);
+    case Format::IQ4_XS:
+      return codebook_of(kIq4Values, offset_bits);
+    case Format::IQ3_XXS:
+      return codebook_of(kIq3XxsValues, offset_bits);
+    case Format::IQ3_S:
+      return codebook_of(kIq3SValues, offset_bits);
+    case Format::IQ2_XXS:
+    case Format::IQ2_XS:
+    case Format::IQ2_S:
+      return codebook_of(kIq2Values, offset_bits);
+    case Format::IQ1_M:
+      return codebook_of(kIq1Values, offset_bits);
     default:
       return {};
   }
