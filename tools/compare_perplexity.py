@@ -29,7 +29,7 @@ FORMATS = [
     *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0"),
     *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"),
 ]
-TOKENS, WINDOW = 4000, 250
+WINDOW = 250
 LIMIT = 0.01
 
 
@@ -84,12 +84,12 @@ def requantise(source: Path, target: Path, name: str, most: int) -> int:
     return len(chosen)
 
 
-def theirs(path: Path, text: bytes, threads: int) -> tuple[list[int], float]:
+def theirs(path: Path, text: bytes, most: int, threads: int) -> tuple[list[int], float]:
     """The tokens, and the sum of -log p as of the native tool."""
     model = llama_cpp.Llama(
         str(path), n_ctx=WINDOW + 6, n_batch=WINDOW, logits_all=True, n_threads=threads, verbose=False
     )
-    tokens = model.tokenize(text, add_bos=False)[:TOKENS]
+    tokens = model.tokenize(text, add_bos=False)[:most]
     total = 0.0
     for begin in range(0, len(tokens), WINDOW):
         window = tokens[begin : begin + WINDOW]
@@ -109,10 +109,11 @@ def main() -> int:
     parser.add_argument("formats", nargs="*", default=FORMATS)
     parser.add_argument("--text", type=Path, help="a file; else the language reference that Python comes with")
     parser.add_argument("--matrices", type=int, default=8, help="that get the format; some take a minute each to make")
+    parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--tool", type=Path, default=REPOSITORY / "build" / "tests" / "native" / "perplexity_tool")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    prose = "\n".join(topics[name] for name in sorted(topics)).encode()
+    prose = "\n".join(topics[name] for name in sorted(topics)).encode()[: 8 * arguments.tokens]
     source, text, failed = Path(fetch(arguments.model)), arguments.text.read_bytes() if arguments.text else prose, False
     for name in arguments.formats:
         if name not in FORMATS:
@@ -120,7 +121,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
             changed = requantise(source, path, name, arguments.matrices)
-            tokens, reference = theirs(path, text, arguments.threads)
+            tokens, reference = theirs(path, text, arguments.tokens, arguments.threads)
             command = [arguments.tool, path, str(WINDOW), str(arguments.threads)]
             run = subprocess.run(command, input=json.dumps(tokens), capture_output=True, text=True, check=True)
             ours = json.loads(run.stdout)

@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
       for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
         const size_t used = tokens >= 64 ? 1 : copies;
         char name[100];
-        std::snprintf(name, sizeof name, "%-5s M=%-3lld N=%-4lld K=%-4lld", info.name,
+        std::snprintf(name, sizeof name, "%-7s M=%-3lld N=%-4lld K=%-4lld", info.name,
                       static_cast<long long>(tokens), static_cast<long long>(rows),
                       static_cast<long long>(cols));
         cases.push_back({name,

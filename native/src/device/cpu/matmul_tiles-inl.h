@@ -5,12 +5,13 @@
 // Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
 //   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
-//   half(p), signed_bytes(p): kLanes f16, int8 as f32; byte_ints(p): uint8 as Int; half_of_bytes(p): kLanes
-//   bytes, each with a zero bit before and seven after it as f16, as f32; lookup(book, w): the bytes of w, at
-//   most 15, as indices into the 16 bytes of book, which is table(p) of them; max_lanes(v), sum_lanes(v);
-//   store_bytes(p, v): the lanes, which fit int8, as kLanes bytes; dots<max, n>(w, x, start) = start + sum of
-//   n vectors of bytes (unsigned, at most `max`) times 4 int8 of x each; kSignedBytes: dots<255, n> takes
-//   signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
+//   half(p), brain(p), signed_bytes(p): kLanes f16, bf16, int8 as f32; byte_ints(p): kLanes uint8 as Int;
+//   half_of_bytes(p): kLanes bytes as f32, each the eight bits after the sign of an f16;
+//   lookup(book, w): the bytes of w, all below 16, as indices into 16 bytes, of which table(p) makes book;
+//   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
+//   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
+//   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
+//   products of the bf16 pairs of w and x.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
