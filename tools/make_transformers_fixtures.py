@@ -176,6 +176,57 @@ GEMMA3 = dense(
     final_logit_softcapping=None,
     attn_logit_softcapping=None,
 )
+QWEN3_5 = dense(
+    "Qwen3_5ForCausalLM",
+    "qwen3_5_text",
+    hidden_size=40,
+    num_hidden_layers=5,
+    full_attention_interval=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=24,
+    linear_num_key_heads=2,
+    linear_num_value_heads=6,
+    linear_key_head_dim=12,
+    linear_value_head_dim=40,
+    linear_conv_kernel_dim=4,
+    intermediate_size=56,
+    hidden_act="silu",
+    rms_norm_eps=1e-6,
+    tie_word_embeddings=True,
+    dtype="float32",
+    rope_parameters={
+        "rope_type": "default",
+        "rope_theta": 10000000.0,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [1, 1, 1],
+        "mrope_interleaved": True,
+    },
+)
+QWEN3_5_MOE = QWEN3_5 | dense(
+    "Qwen3_5MoeForCausalLM",
+    "qwen3_5_moe_text",
+    hidden_size=32,
+    num_hidden_layers=3,
+    full_attention_interval=3,
+    linear_num_value_heads=4,
+    linear_key_head_dim=16,
+    linear_value_head_dim=16,
+    moe_intermediate_size=20,
+    shared_expert_intermediate_size=24,
+    num_experts=12,
+    num_experts_per_tok=2,
+)
+del QWEN3_5_MOE["intermediate_size"]
+QWEN3_NEXT = QWEN3_5_MOE | dense(
+    "Qwen3NextForCausalLM",
+    "qwen3_next",
+    tie_word_embeddings=False,
+    intermediate_size=36,
+    norm_topk_prob=True,
+    decoder_sparse_step=1,
+    mlp_only_layers=[],
+)
 
 SMALL = {
     "hidden_size": 64,
@@ -438,6 +489,9 @@ CASES = {
     ),
     "qwen2-moe": Case(QWEN2_MOE, 23, "qwen2", gguf="qwen2moe.gguf"),
     "mixtral": Case(MIXTRAL | {"torch_dtype": "float16"}, 24, "gpt-2", stored=torch.float16, gguf="mixtral.gguf"),
+    "qwen3_5-moe": Case(QWEN3_5_MOE, 10, "qwen2", stacked_experts=True, gguf="qwen35moe.gguf"),
+    "qwen3-next": Case(QWEN3_NEXT, 11, "qwen2", gguf="qwen3next.gguf"),
+    "qwen3_5": Case(QWEN3_5, 9, "qwen2", gguf="qwen35.gguf"),
 }
 
 
@@ -559,6 +613,11 @@ def oracle_config(folder: Path, case: Case) -> transformers.PretrainedConfig:
     return transformers.AutoConfig.for_model(**case.oracle)
 
 
+def is_hybrid(config: dict) -> bool:
+    """Of gated DeltaNet and gated attention."""
+    return "linear_num_key_heads" in config
+
+
 def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
     """Random weights under the names and shapes that transformers gives the architecture; returns them as stored."""
     config = oracle_config(folder, case)
@@ -569,12 +628,13 @@ def write_weights(folder: Path, case: Case) -> dict[str, torch.Tensor]:
         }
     generator = np.random.default_rng(case.seed)
     gemma = "gemma" in case.config["model_type"]
+    zero_centred = gemma or is_hybrid(case.config)
     tensors = {}
     for name, shape in shapes.items():
         values = generator.standard_normal(shape, dtype=np.float32)
-        if "norm" in name:  # gemma stores w where the others store 1 + w
-            values = 0.3 * values + (0.0 if gemma else 1.0)
-        elif name.endswith(".bias"):
+        if "norm" in name:  # some store w where the others store 1 + w
+            values = 0.3 * values + (0.0 if zero_centred and "linear_attn" not in name else 1.0)
+        elif name.endswith((".bias", ".dt_bias", ".A_log")):
             values = 0.5 * values
         elif name.endswith("mlp.gate.weight"):
             # with the channel below: some experts are taken by nearly all rows, some by none
@@ -700,6 +760,12 @@ def check_understood(model, case: Case) -> None:
         plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
         ratio = plain / rotary.inv_freq
         assert torch.isclose(ratio[0], torch.tensor(1.0)) and torch.isclose(ratio[-1], torch.tensor(8.0)), ratio
+    elif is_hybrid(wanted):
+        interval = wanted["full_attention_interval"]
+        assert [kind == "full_attention" for kind in config.layer_types] == [
+            (i + 1) % interval == 0 for i in range(wanted["num_hidden_layers"])
+        ], config.layer_types
+        assert_rope(rotary.inv_freq, 10000000.0, wanted["head_dim"] // 4, 1.0)
     elif rotary.rope_type == "longrope":
         factors = [*LONGROPE["short_factor"]]
         assert_rope(rotary.inv_freq * torch.tensor(factors), 10000.0, 12, 1.0)  # before the first long sequence
@@ -770,6 +836,18 @@ GGUF_NAMES = {
     "gemma3": SANDWICH_NORM,
     "olmo2": SANDWICH_NORM,
     "glm4": PRE_NORM | {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+    "qwen35": {
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "post_attention_norm",
+        "linear_attn.in_proj_qkv": "attn_qkv",
+        "linear_attn.in_proj_z": "attn_gate",
+        "linear_attn.in_proj_b": "ssm_beta",
+        "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.in_proj_ba": "ssm_ba",
+        "linear_attn.conv1d": "ssm_conv1d",
+        "linear_attn.norm": "ssm_norm",
+        "linear_attn.out_proj": "ssm_out",
+    },
 }
 GGUF_COMMON = {
     "self_attn.q_proj": "attn_q",
@@ -795,6 +873,9 @@ GGUF_ARCHITECTURES = {
     "qwen3_moe": "qwen3moe",
     "qwen2_moe": "qwen2moe",
     "mixtral": "llama",
+    "qwen3_5_text": "qwen35",
+    "qwen3_5_moe_text": "qwen35moe",
+    "qwen3_next": "qwen3next",
 }
 GGUF_PERMUTED = ("llama", "granite", "minicpm")
 
@@ -808,11 +889,14 @@ def gguf_name(arch: str, name: str) -> str:
     if name in top:
         return top[name]
     _, _, layer, rest = name.split(".", 3)
+    if rest in ("linear_attn.A_log", "linear_attn.dt_bias"):
+        return f"blk.{layer}." + {"A": "ssm_a", "d": "ssm_dt.bias"}[rest.split(".")[1][0]]
     part, kind = rest.rsplit(".", 1)
     if ".experts." in part:  # the older spelling, one tensor an expert
         _, _, expert, matrix = part.split(".")
         return f"blk.{layer}.ffn_{ {'w1': 'gate', 'w3': 'up', 'w2': 'down'}[matrix] }.{expert}.{kind}"
-    names = GGUF_COMMON | GGUF_NAMES.get(arch, PRE_NORM)
+    family = "qwen35" if arch in ("qwen35moe", "qwen3next") else arch
+    names = GGUF_COMMON | GGUF_NAMES.get(family, PRE_NORM)
     return f"blk.{layer}.{names[part]}.{kind}"
 
 
@@ -827,13 +911,14 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    if "intermediate_size" in config:
+        writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(VOCAB)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    writer.add_rope_freq_base(config.get("rope_theta", 1000000.0))
+    writer.add_rope_freq_base(10000000.0 if is_hybrid(config) else config.get("rope_theta", 1000000.0))
     if arch in ("llama", "granite", "minicpm", "phi3", "glm4"):
         writer.add_rope_dimension_count(int(head_dim * config.get("partial_rotary_factor", 1)))
     else:
@@ -852,6 +937,15 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     if arch == "granite":
         writer.add_attention_scale(config["attention_multiplier"])
     add_scaling(writer, config)
+    if is_hybrid(config):
+        writer.add_rope_dimension_count(head_dim // 4)
+        writer.add_rope_dimension_sections([1, 1, 1, 0])
+        writer.add_full_attention_interval(config["full_attention_interval"])
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
     if "num_experts_per_tok" in config:
         writer.add_expert_count(config.get("num_experts", config.get("num_local_experts")))
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -877,7 +971,7 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
     writer.add_chat_template(CHAT_TEMPLATE)
 
     stacks: dict[str, list[np.ndarray]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in (unfused(config, tensors) if arch == "qwen3next" else apart(tensors, arch)).items():
         values = tensor.float().numpy()
         if ".mlp.experts." in name:
             _, _, layer, _, _, _, matrix, _ = name.split(".")
@@ -889,6 +983,8 @@ def write_gguf(path: Path, case: Case, tensors: dict[str, torch.Tensor], tokeniz
             values = values.reshape(count, 2, head_dim // 2, -1).swapaxes(1, 2).reshape(values.shape)
         if arch.startswith("gemma") and "norm" in name:
             values = values + np.float32(1)
+        if is_hybrid(config):
+            values = hybrid_values(config, name, values)
         if name.endswith("shared_expert_gate.weight"):
             values = values[0]
         writer.add_tensor(gguf_name(arch, name), np.ascontiguousarray(values, dtype=np.float32))
@@ -928,6 +1024,50 @@ def add_scaling(writer: gguf.GGUFWriter, config: dict) -> None:
         writer.add_rope_scaling_attn_factors(
             float(np.sqrt(1 + np.log(config["max_position_embeddings"] / context) / np.log(context)))
         )
+
+
+def unfused(config: dict, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """in_proj_qkvz, whose rows are key head by key head, as in_proj_qkv and in_proj_z."""
+    heads, key = config["linear_num_key_heads"], config["linear_key_head_dim"]
+    values = config["linear_num_value_heads"] // heads * config["linear_value_head_dim"]
+    result = {}
+    for name, tensor in tensors.items():
+        if not name.endswith("in_proj_qkvz.weight"):
+            result[name] = tensor
+            continue
+        parts = tensor.reshape(heads, -1, tensor.shape[-1]).split([key, key, values, values], dim=1)
+        q, k, v, z = (part.reshape(-1, tensor.shape[-1]) for part in parts)
+        result[name.replace("qkvz", "qkv")] = torch.cat([q, k, v])
+        result[name.replace("qkvz", "z")] = z
+    return result
+
+
+def hybrid_values(config: dict, name: str, values: np.ndarray) -> np.ndarray:
+    """As converters store them: norms with one added, decays ready for use, value head hk * r + j at j * Hk + hk."""
+    if "norm" in name and "linear_attn" not in name:
+        return values + np.float32(1)
+    if "linear_attn" not in name or name.endswith("linear_attn.norm.weight"):
+        return values
+    if name.endswith("A_log"):
+        values = -np.exp(values)
+    if name.endswith("conv1d.weight"):
+        values = values[:, 0]
+    if config["model_type"] == "qwen3_next":  # the one that keeps the order of value heads
+        return values
+    heads, dim = config["linear_num_key_heads"], config["linear_value_head_dim"]
+    ratio = config["linear_num_value_heads"] // heads
+
+    def tiled(part: np.ndarray, size: int) -> np.ndarray:
+        return part.reshape(heads, ratio, size, -1).swapaxes(0, 1).reshape(part.shape)
+
+    if name.endswith("out_proj.weight"):
+        return tiled(values.T, dim).T
+    if name.endswith("in_proj_z.weight"):
+        return tiled(values, dim)
+    if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        keys = 2 * heads * config["linear_key_head_dim"]
+        return np.concatenate([values[:keys], tiled(values[keys:], dim)])
+    return tiled(values, 1)
 
 
 def llama3_divisors(theta: float, dim: int, scaling: dict) -> np.ndarray:

@@ -35,6 +35,7 @@ TEST_CASE("a step allocates nothing once an equal one has run") {
   for (StepBatch* batch : {&prefill, &decode}) {
     for (int32_t& id : batch->token_ids) id %= heads * head_dim;
     batch->logit_rows = {batch->rows() - 1};
+    batch->state_slots = {0};
   }
   for (const auto& [isa, threads] : {std::pair{"baseline", 2}, {"", 1}, {"", 3}}) {
     const auto owner = make_cpu_device(threads, isa);
@@ -51,6 +52,12 @@ TEST_CASE("a step allocates nothing once an equal one has run") {
     const Weights up(Format::Q8_0, 64, hidden, 4), down(Format::Q8_0, hidden, 64, 5);
     const auto packed_up = device.pack(up.view, false), packed_down = device.pack(down.view, false);
     const std::vector<ExpertWeights> experts(4, {packed_up.get(), packed_up.get(), packed_down.get()});
+    DeltaNetSpec delta;
+    delta.key_heads = delta.value_heads = 3;
+    delta.key_dim = delta.value_dim = 64;
+    delta.conv_kernel = 4;
+    const auto states = device.make_state_cache(StateCacheSpec{{delta}, 1});
+    const Tensor taps = rig.tensor(4, hidden, Random(6).gauss(4 * hidden)), zeros = rig.tensor(1, 3, {});
     const auto step = [&](const StepBatch& batch) {
       const int n = batch.rows();
       device.begin_step(batch);
@@ -64,6 +71,9 @@ TEST_CASE("a step allocates nothing once an equal one has run") {
       device.experts(RouterSpec{2}, experts, Activation::Silu, out.head(n), q.head(n).columns(0, 4), true,
                      out.head(n));
       device.add_gated_rows(q.head(n), q.head(n).columns(0, 1), out.head(n));
+      device.causal_conv(*states, 0, taps, q.head(n));
+      device.delta_rule(*states, 0, q.head(n), x.head(n).columns(0, 3), x.head(n).columns(3, 3), zeros, zeros,
+                        out.head(n).columns(0, 192));
       device.gather_logit_rows(out.head(n), q.head(1));
       device.softcap(30.0f, q.head(1));
       device.end_step();

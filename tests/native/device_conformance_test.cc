@@ -1,67 +1,12 @@
 // One suite over every device that is present: each operation, odd shapes and every format, against the
 // reference device; and the promise that a row's result does not depend on batch, cut into steps or threads,
 // bit for bit.
-#include "device_rig.h"
+#include "device_candidates.h"
 
 using namespace vllm;
 using namespace vllm::test;
 
 namespace {
-
-struct Candidate {
-  std::string name;
-  std::string kind;  // candidates of one kind give the same bits
-  std::unique_ptr<Device> device;
-};
-
-// Sanitizers make the suite many times slower; one number of threads reaches all code.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kThreadCounts[] = {2};
-#else
-constexpr int kThreadCounts[] = {1, 2, 3};
-#endif
-
-const std::vector<Candidate>& candidates() {
-  static const std::vector<Candidate> all = [] {
-    std::vector<Candidate> list;
-    for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
-      for (int threads : kThreadCounts) {
-        try {
-          std::unique_ptr<Device> device = make_cpu_device(threads, isa);
-          list.push_back({device->description(), isa, std::move(device)});
-        } catch (const Error&) {
-          MESSAGE("This machine lacks " << isa << ".");
-          break;
-        }
-      }
-    }
-    return list;
-  }();
-  return all;
-}
-
-Device& reference() {
-  static const std::unique_ptr<Device> device = make_reference_device();
-  return *device;
-}
-
-using Run = std::function<std::vector<float>(Device&)>;
-using Compare =
-    std::function<void(const std::vector<float>& want, const std::vector<float>& got, const Candidate&)>;
-
-void against_reference(const Run& run, const Compare& compare) {
-  const std::vector<float> want = run(reference());
-  for (const Candidate& candidate : candidates()) {
-    INFO(candidate.name);
-    compare(want, run(*candidate.device), candidate);
-  }
-}
-
-void against_reference(const Run& run, double relative, double absolute) {
-  against_reference(run, [&](const auto& want, const auto& got, const Candidate&) {
-    expect_close(want, got, relative, absolute);
-  });
-}
 
 /// Floats of every size and sign: all exponents in steps, infinities and NaN.
 std::vector<float> all_sizes() {
@@ -187,7 +132,7 @@ TEST_CASE("norm_rope keeps the tables of two specs and of two steps apart") {
 TEST_CASE("gated activations over the whole range of floats") {
   const std::vector<float> x = all_sizes();
   const int cols = static_cast<int>(x.size());
-  for (Activation act : {Activation::Silu, Activation::GeluTanh}) {
+  for (Activation act : {Activation::Silu, Activation::GeluTanh, Activation::Sigmoid}) {
     CAPTURE(static_cast<int>(act));
     // silu: exp(-x) overflows where the result falls below 3e-37. gelu: a rounding of u is multiplied by 2u
     // in the exponent, more than 1e-6 of the result where that is below 1e-5.

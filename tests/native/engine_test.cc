@@ -77,8 +77,8 @@ void check_all_returned(const Engine& engine) {
 }  // namespace
 
 TEST_CASE("greedy text follows transformers") {
-  for (const char* model :
-       {"llama", "mistral", "qwen2", "qwen3", "gemma3", "qwen3-moe", "qwen2-moe", "mixtral"}) {
+  for (const char* model : {"llama", "mistral", "qwen2", "qwen3", "gemma3", "qwen3-moe", "qwen2-moe",
+                            "mixtral", "qwen3_5", "qwen3-next"}) {
     CAPTURE(model);
     const tiny::Expected expected = tiny::expected(model);
     const auto engine = Engine::load(config(model));
@@ -156,6 +156,69 @@ TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted run
     check_all_returned(*engine);
     if (v.num_blocks == 16) CHECK(engine->metrics().preemptions > 0);
   }
+}
+
+TEST_CASE("KV-03 hybrids: alone, batched, chunked and preempted runs give the same tokens") {
+  for (const char* model : {"qwen3_5", "qwen3_5-moe"}) {
+    CAPTURE(model);
+    constexpr int kRequests = 9;
+    std::vector<GenerationRequest> requests;
+    for (int i = 0; i < kRequests; ++i) {
+      requests.push_back(request(prompt(i % 4, 12 + 11 * i), 40, i % 2 == 0 ? 0.0f : 0.8f));
+      requests.back().sampling.seed = 7 + i;
+    }
+    std::vector<Result> solo;
+    {
+      const auto engine = Engine::load(config(model));
+      CHECK_FALSE(engine->info().prefix_caching);
+      CHECK(engine->memory().states > 0);
+      for (const auto& r : requests) solo.push_back(drain(*engine->submit(again(r))));
+    }
+    struct Variant {
+      const char* name;
+      int num_blocks, max_num_seqs, budget, threads;
+      Tristate cache = Tristate::Defer;
+    };
+    for (const Variant& v :
+         {Variant{"batched", 256, 9, 0, 2}, Variant{"chunked", 256, 5, 17, 3},
+          Variant{"tiny pool", 16, 9, 32, 2}, Variant{"cached", 256, 9, 0, 2, Tristate::On},
+          Variant{"cached, chunked", 256, 3, 17, 1, Tristate::On},
+          Variant{"cached, tiny pool", 16, 9, 32, 2, Tristate::On}}) {
+      CAPTURE(v.name);
+      EngineConfig c = config(model);
+      c.num_blocks = v.num_blocks;
+      c.max_num_seqs = v.max_num_seqs;
+      c.max_num_batched_tokens = v.budget;
+      c.threads = v.threads;
+      c.prefix_caching = v.cache;
+      const auto engine = Engine::load(c);
+      CHECK(engine->info().prefix_caching == (v.cache == Tristate::On));
+      for (int round = 0; round < 2; ++round) {
+        std::vector<std::shared_ptr<Stream>> streams;
+        for (const auto& r : requests) streams.push_back(engine->submit(again(r)));
+        for (int i = 0; i < kRequests; ++i) {
+          CAPTURE(i);
+          const Result result = drain(*streams[i]);
+          REQUIRE_FALSE(result.last.error);
+          CHECK(result.ids == solo[i].ids);
+          if (v.cache == Tristate::Defer) CHECK(result.last.cached_tokens == 0);
+        }
+      }
+      if (v.cache == Tristate::On && v.num_blocks == 256) CHECK(engine->metrics().cached_tokens > 0);
+      check_all_returned(*engine);
+      if (v.num_blocks == 16) CHECK(engine->metrics().preemptions > 0);
+    }
+  }
+}
+
+TEST_CASE("states and blocks of a hybrid are planned together") {
+  EngineConfig c = config("qwen3_5");
+  c.num_blocks = 0;
+  c.max_num_seqs = 3;
+  const auto engine = Engine::load(c);
+  CHECK(engine->info().num_blocks == 3 * 16);
+  // Convolution inputs and matrices of the three DeltaNet layers, 40 columns in stripes of 32.
+  CHECK(engine->memory().states >= 3u * 3 * (3 * 288 + 6 * 40 * 12) * 4);
 }
 
 TEST_CASE("KV-04 prompts around block borders, three times each, give the uncached tokens") {

@@ -25,6 +25,12 @@ const Case kCases[] = {{"llama", ""},
                        {"qwen3", ""},
                        {"qwen3", "/qwen3.gguf"},
                        {"qwen3-bf16", ""},
+                       {"qwen3_5", ""},
+                       {"qwen3_5", "/qwen35.gguf"},
+                       {"qwen3_5-moe", ""},
+                       {"qwen3_5-moe", "/qwen35moe.gguf"},
+                       {"qwen3-next", ""},
+                       {"qwen3-next", "/qwen3next.gguf"},
                        {"gemma3", ""},
                        {"gemma3-old", ""},
                        {"gemma3-old", "/gemma3.gguf"},
@@ -54,8 +60,14 @@ const Case kCases[] = {{"llama", ""},
                        {"mixtral", ""},
                        {"mixtral", "/mixtral.gguf"}};
 
+/// Null for a model without recurrent layers.
+std::unique_ptr<StateCache> make_states(const Model& model, Device& device, int slots) {
+  const StateCacheSpec spec{model.state_layers(), slots};
+  return spec.layers.empty() ? nullptr : device.make_state_cache(spec);
+}
+
 /// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
-/// along when `crowd` is set.
+/// along when `crowd` is set. The memory of the first steps has been used before.
 std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens,
                        std::vector<int> cuts, bool crowd) {
   KvCacheSpec spec;
@@ -64,7 +76,16 @@ std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>&
   spec.num_blocks = 16;
   spec.format = KvFormat::F32;
   const auto cache = device.make_kv_cache(spec);
+  const auto states = make_states(model, device, 4);
   const int n = static_cast<int>(tokens.size());
+  StepBatch other;
+  other.token_ids.assign(5, 11);
+  other.positions = {0, 1, 2, 3, 4};
+  other.seq_start = {0, 5};
+  other.block_table = {9};
+  other.max_blocks = 1;
+  other.state_slots = {2};
+  model.forward(other, *cache, states.get());
   cuts.push_back(n);
   std::vector<float> out;
   int begin = 0;
@@ -72,7 +93,7 @@ std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>&
     StepBatch batch;
     batch.max_blocks = 4;
     batch.seq_start = {0};
-    const auto add = [&](int shift, std::vector<int32_t> blocks, bool logits) {
+    const auto add = [&](int shift, std::vector<int32_t> blocks, int slot, bool logits) {
       for (int p = begin; p < end; ++p) {
         if (logits) batch.logit_rows.push_back(batch.rows());
         batch.token_ids.push_back((tokens[p] + shift) % model.spec().vocab);
@@ -80,12 +101,12 @@ std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>&
       }
       batch.seq_start.push_back(batch.rows());
       batch.block_table.insert(batch.block_table.end(), blocks.begin(), blocks.end());
-      batch.state_slots.push_back(-1);
+      batch.state_slots.push_back(slot);
     };
-    if (crowd) add(7, {5, 6, 7, -1}, false);
-    add(0, {9, 2, 12, -1}, true);  // blocks need not be in order
-    if (crowd) add(31, {13, 14, 15, -1}, false);
-    model.forward(batch, *cache);
+    if (crowd) add(7, {5, 6, 7, -1}, 3, false);
+    add(0, {9, 2, 12, -1}, 2, true);  // blocks need not be in order
+    if (crowd) add(31, {13, 14, 15, -1}, 0, false);
+    model.forward(batch, *cache, states.get());
     for (int p = begin; p < end; ++p) {
       const auto row = model.logits(p - begin);
       out.insert(out.end(), row.begin(), row.end());
@@ -225,35 +246,39 @@ TEST_CASE("every number of an architecture shows in the logits") {
 
 TEST_CASE("a step longer than a slice gives the same logits as short ones") {
   const auto device = make_cpu_device(2);
-  const auto checkpoint = Checkpoint::open(tiny::folder("llama"));
-  const auto model = Model::load(*checkpoint, *device);
-  KvCacheSpec spec;
-  spec.layers = model->kv_layers();
-  spec.block_size = 16;
-  spec.num_blocks = 80;
-  const int n = 1200;
-  const auto logits_of = [&](int chunk) {
-    const auto cache = device->make_kv_cache(spec);
-    for (int begin = 0; begin < n; begin += chunk) {
-      const int end = std::min(n, begin + chunk);
-      StepBatch batch;
-      batch.seq_start = {0, end - begin};
-      batch.max_blocks = 75;
-      for (int b = 0; b < 75; ++b) batch.block_table.push_back(b);
-      batch.state_slots = {-1};
-      for (int p = begin; p < end; ++p) {
-        batch.token_ids.push_back(p * 31 % 300);
-        batch.positions.push_back(p);
+  for (const char* name : {"llama", "qwen3_5"}) {
+    CAPTURE(name);
+    const auto checkpoint = Checkpoint::open(tiny::folder(name));
+    const auto model = Model::load(*checkpoint, *device);
+    KvCacheSpec spec;
+    spec.layers = model->kv_layers();
+    spec.block_size = 16;
+    spec.num_blocks = 80;
+    const int n = 1200;
+    const auto logits_of = [&](int chunk) {
+      const auto cache = device->make_kv_cache(spec);
+      const auto states = make_states(*model, *device, 1);
+      for (int begin = 0; begin < n; begin += chunk) {
+        const int end = std::min(n, begin + chunk);
+        StepBatch batch;
+        batch.seq_start = {0, end - begin};
+        batch.max_blocks = 75;
+        for (int b = 0; b < 75; ++b) batch.block_table.push_back(b);
+        batch.state_slots = {0};
+        for (int p = begin; p < end; ++p) {
+          batch.token_ids.push_back(p * 31 % 300);
+          batch.positions.push_back(p);
+        }
+        if (end == n) batch.logit_rows = {end - begin - 1};
+        model->forward(batch, *cache, states.get());
       }
-      if (end == n) batch.logit_rows = {end - begin - 1};
-      model->forward(batch, *cache);
-    }
-    const auto row = model->logits(0);
-    return std::vector<float>(row.begin(), row.end());
-  };
-  const std::vector<float> whole = logits_of(n);
-  CHECK(logits_of(100) == whole);
-  CHECK(logits_of(512) == whole);
+      const auto row = model->logits(0);
+      return std::vector<float>(row.begin(), row.end());
+    };
+    const std::vector<float> whole = logits_of(n);
+    CHECK(logits_of(100) == whole);
+    CHECK(logits_of(512) == whole);
+  }
 }
 
 TEST_CASE("FILE-07 FILE-09 FILE-13 a model that does not match its file is refused with the tensor's name") {

@@ -64,7 +64,8 @@ class Simulation {
   explicit Simulation(const SchedulerConfig& config)
       : scheduler(config),
         config_(config),
-        slots_(static_cast<size_t>(config.num_blocks) * config.block_size) {}
+        slots_(static_cast<size_t>(config.num_blocks) * config.block_size),
+        recurrent_(static_cast<size_t>(config.max_num_seqs + config.state_checkpoints)) {}
 
   uint64_t add(std::vector<int32_t> prompt, int64_t max_output, int32_t priority = 0) {
     auto request = std::make_unique<Request>();
@@ -107,9 +108,10 @@ class Simulation {
     REQUIRE((!step.entries.empty() || !stuck.empty() || scheduler.idle()));  // always something to do
     Ids ids;
     for (const auto& entry : step.entries) ids.push_back(entry.request->id);
+    copy(step.state_copies);
     const auto states = run(step);
     if (between) between();
-    scheduler.commit(step);
+    copy(scheduler.commit(step));
     REQUIRE_NOTHROW(scheduler.check_invariants());
     for (size_t i = 0, row = 0; i < ids.size(); ++i) {
       if (!step.entries[i].needs_logits) continue;
@@ -157,12 +159,21 @@ class Simulation {
     live_.erase(id);
   }
 
+  void copy(const std::vector<StateCopy>& copies) {
+    for (const StateCopy& c : copies)
+      recurrent_.at(static_cast<size_t>(c.to)) = recurrent_.at(static_cast<size_t>(c.from));
+  }
+
   void check_batch(const Step& step) const {
     const StepBatch& batch = step.batch;
     REQUIRE(batch.rows() <= config_.max_num_batched_tokens);
     REQUIRE(scheduler.num_running() <= config_.max_num_seqs);
     REQUIRE(batch.sequences() == static_cast<int>(step.entries.size()));
-    REQUIRE(batch.state_slots == std::vector<int32_t>(step.entries.size(), -1));
+    REQUIRE(batch.state_slots.size() == step.entries.size());
+    for (size_t i = 0; i < step.entries.size(); ++i) {
+      REQUIRE(batch.state_slots[i] == step.entries[i].request->state_slot);
+      REQUIRE((batch.state_slots[i] >= 0) == config_.recurrent);
+    }
     REQUIRE(batch.block_table.size() == step.entries.size() * batch.max_blocks);
     REQUIRE(batch.positions.size() == batch.token_ids.size());
     size_t longest = 0, logits = 0;
@@ -208,6 +219,16 @@ class Simulation {
         slot(batch, s, p) = states[row];
       }
     }
+    if (config_.recurrent) {
+      for (int s = 0; s < batch.sequences(); ++s) {
+        uint64_t& state = recurrent_.at(static_cast<size_t>(batch.state_slots[s]));
+        if (batch.positions[batch.seq_start[s]] == 0) state = 0;
+        for (int row = batch.seq_start[s]; row < batch.seq_start[s + 1]; ++row) {
+          state = next_state(state, batch.token_ids[row], batch.positions[row]);
+          REQUIRE(state == states[row]);
+        }
+      }
+    }
     for (int s = 0; s < batch.sequences(); ++s) {
       uint64_t state = 0;
       for (int p = 0; p < batch.context_len(s); ++p) {
@@ -221,7 +242,8 @@ class Simulation {
   }
 
   SchedulerConfig config_;
-  std::vector<uint64_t> slots_;  // [num_blocks * block_size]
+  std::vector<uint64_t> slots_;      // [num_blocks * block_size]
+  std::vector<uint64_t> recurrent_;  // [max_num_seqs + state_checkpoints]
   std::map<uint64_t, Request*> live_;
   uint64_t last_id_ = 0;
 };
@@ -285,6 +307,41 @@ TEST_CASE("limits that cannot work together are refused") {
   auto c = config(4, 16);
   c.max_model_len = 1;
   CHECK(status(c) == Status::ModelLoad);
+  c = config(4, 16);
+  c.recurrent = c.prefix_caching = true;
+  CHECK(status(c) == Status::ModelLoad);
+  c.state_checkpoints = 1;
+  CHECK(status(c) == Status::Ok);
+}
+
+TEST_CASE("KV-04 a recurrent model continues a cached prefix from the last state that was kept") {
+  SchedulerConfig c = config(64, 4, 2);
+  c.recurrent = true;
+  c.state_checkpoints = 2;
+  Simulation sim(c);
+  const auto cached = [&](const std::vector<int32_t>& tokens, int64_t output) {
+    const auto id = sim.add(tokens, output);
+    sim.run_all();
+    CHECK(sim.done.at(id).output == solo_run(tokens, output, 4096, 256));
+    return sim.done.at(id).num_cached;
+  };
+  const auto joined = [](std::vector<int32_t> head, const std::vector<int32_t>& tail) {
+    head.insert(head.end(), tail.begin(), tail.end());
+    return head;
+  };
+  const auto opening = prompt(12, 1);
+  CHECK(cached(joined(opening, prompt(9, 2)), 1) == 0);
+  CHECK(cached(joined(opening, prompt(9, 2)), 1) == 20);  // the last border before the end
+  // Blocks of the opening are there but no state; the second one to miss leaves it for the third.
+  CHECK(cached(joined(opening, prompt(9, 3)), 1) == 0);
+  CHECK(cached(joined(opening, prompt(9, 4)), 1) == 12);
+  // A conversation goes on from the newest state of its answer.
+  const auto question = prompt(6, 5);
+  const auto answer = solo_run(question, 12, 4096, 256);
+  CHECK(cached(question, 12) == 0);
+  CHECK(cached(joined(joined(question, answer), prompt(3, 6)), 1) == 16);
+  // Two slots: what was used longest ago is gone.
+  CHECK(cached(joined(opening, prompt(9, 2)), 1) == 0);
 }
 
 TEST_CASE("a prompt is computed, then one token a step") {
@@ -654,6 +711,8 @@ TEST_CASE("KV-03 random workloads over tiny pools finish, equal their solo runs 
     c.policy = static_cast<Policy>(below(3));
     c.prefix_caching = c.policy == Policy::Lpm || below(4) != 0;
     c.max_model_len = below(3) ? 4096 : 10 + below(40);
+    c.recurrent = seed % 2 == 0;
+    if (c.recurrent) c.state_checkpoints = 1 + static_cast<int>(seed % 5);
     const int pool_tokens = c.num_blocks * c.block_size;
     Simulation sim(c);
     std::map<uint64_t, std::vector<int32_t>> expected;

@@ -1,5 +1,7 @@
 #include "device/checks.h"
 
+#include <vector>
+
 #include "base/error.h"
 
 namespace vllm::checks {
@@ -13,6 +15,25 @@ void layer_of(const char* operation, const KvCache& cache, int layer) {
                  layer);
 }
 
+/// The sizes of a layer, after a look at the slots that the batch names.
+const DeltaNetSpec& state_layer(const char* operation, const StepBatch& batch, const StateCache& cache,
+                                int layer) {
+  if (layer < 0 || layer >= static_cast<int>(cache.spec.layers.size()))
+    fail_runtime("%s: the state cache has %zu layers, not a layer %d.", operation, cache.spec.layers.size(),
+                 layer);
+  thread_local std::vector<bool> taken;  // kept, so that a warm step allocates nothing
+  taken.assign(static_cast<size_t>(cache.spec.slots), false);
+  for (int s = 0; s < batch.sequences(); ++s) {
+    const int32_t slot = batch.state_slots[s];
+    if (slot < 0 || slot >= cache.spec.slots)
+      fail_runtime("%s: sequence %d has the state slot %d of %d.", operation, s, slot, cache.spec.slots);
+    if (taken[static_cast<size_t>(slot)])
+      fail_runtime("%s: two sequences share the state slot %d.", operation, slot);
+    taken[static_cast<size_t>(slot)] = true;
+  }
+  return cache.spec.layers[layer];
+}
+
 }  // namespace
 
 void batch(const StepBatch& batch) {
@@ -23,6 +44,8 @@ void batch(const StepBatch& batch) {
   if (batch.seq_start.front() != 0 || batch.seq_start.back() != rows)
     fail_runtime("batch: the sequences cover rows %d to %d of %d.", batch.seq_start.front(),
                  batch.seq_start.back(), rows);
+  if (batch.state_slots.size() != static_cast<size_t>(sequences))
+    fail_runtime("batch: there are %zu state slots for %d sequences.", batch.state_slots.size(), sequences);
   if (batch.max_blocks < 0 ||
       batch.block_table.size() != static_cast<size_t>(sequences) * static_cast<size_t>(batch.max_blocks))
     fail_runtime("batch: the block table has %zu entries; %d sequences of %d blocks need others.",
@@ -47,6 +70,19 @@ void kv_cache(const KvCacheSpec& spec) {
     if (layer.kv_heads <= 0 || layer.head_dim <= 0)
       fail_load("A KV cache layer has %d heads of %d values; both must be positive.", layer.kv_heads,
                 layer.head_dim);
+}
+
+void state_cache(const StateCacheSpec& spec) {
+  if (spec.slots <= 0) fail_load("The state cache has %d slots; it needs at least one.", spec.slots);
+  for (const DeltaNetSpec& l : spec.layers) {
+    if (l.key_heads <= 0 || l.value_heads <= 0 || l.key_dim <= 0 || l.value_dim <= 0 ||
+        l.value_heads % l.key_heads != 0)
+      fail_load("A DeltaNet layer has %d value heads of %d over %d key heads of %d; they do not fit.",
+                l.value_heads, l.value_dim, l.key_heads, l.key_dim);
+    if (l.conv_kernel < 1 || l.conv_kernel > DeltaNetSpec::kMaxConvKernel)
+      fail_load("The convolution of a DeltaNet layer has %d taps; needed are 1 to %d.", l.conv_kernel,
+                DeltaNetSpec::kMaxConvKernel);
+  }
 }
 
 void weight(const WeightView& view) {
@@ -141,6 +177,30 @@ void attention(const StepBatch& batch, const KvCache& cache, int layer, const Te
           batch.blocks_of(s)[b] >= cache.spec.num_blocks)
         fail_runtime("attention: sequence %d has no valid block %d of %d.", s, b, batch.max_blocks);
   }
+}
+
+void copy_state(const StateCache& cache, int from, int to) {
+  if (from < 0 || from >= cache.spec.slots || to < 0 || to >= cache.spec.slots)
+    fail_runtime("copy_state: the slots are %d and %d of %d.", from, to, cache.spec.slots);
+}
+
+void causal_conv(const StepBatch& batch, const StateCache& cache, int layer, const Tensor& weight,
+                 const Tensor& x) {
+  const DeltaNetSpec& spec = state_layer("causal_conv", batch, cache, layer);
+  tensor("causal_conv", "weight", weight, spec.conv_kernel, spec.conv_cols());
+  tensor("causal_conv", "x", x, batch.rows(), spec.conv_cols());
+}
+
+void delta_rule(const StepBatch& batch, const StateCache& cache, int layer, const Tensor& qkv,
+                const Tensor& a, const Tensor& b, const Tensor& decay, const Tensor& dt_bias,
+                const Tensor& out) {
+  const DeltaNetSpec& spec = state_layer("delta_rule", batch, cache, layer);
+  tensor("delta_rule", "qkv", qkv, batch.rows(), spec.conv_cols());
+  tensor("delta_rule", "a", a, batch.rows(), spec.value_heads);
+  tensor("delta_rule", "b", b, batch.rows(), spec.value_heads);
+  tensor("delta_rule", "decay", decay, 1, spec.value_heads);
+  tensor("delta_rule", "dt_bias", dt_bias, 1, spec.value_heads);
+  tensor("delta_rule", "out", out, batch.rows(), spec.value_cols());
 }
 
 void gated(const Tensor& gate, const Tensor& up, const Tensor& out) {

@@ -9,8 +9,9 @@
 namespace vllm::checks {
 
 void batch(const StepBatch& batch);
-void kv_cache(const KvCacheSpec& spec);  // Error(ModelLoad)
-void weight(const WeightView& view);     // Error(ModelLoad)
+void kv_cache(const KvCacheSpec& spec);        // Error(ModelLoad)
+void state_cache(const StateCacheSpec& spec);  // Error(ModelLoad)
+void weight(const WeightView& view);           // Error(ModelLoad)
 
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols);
 void embed(const StepBatch& batch, const DeviceWeight& table, const Tensor& out);
@@ -21,6 +22,12 @@ void norm_rope(const StepBatch& batch, const Tensor& x, int heads, const Tensor*
 void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& k, const Tensor& v);
 void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
                const AttentionSpec& spec, const Tensor& out);
+void copy_state(const StateCache& cache, int from, int to);
+void causal_conv(const StepBatch& batch, const StateCache& cache, int layer, const Tensor& weight,
+                 const Tensor& x);
+void delta_rule(const StepBatch& batch, const StateCache& cache, int layer, const Tensor& qkv,
+                const Tensor& a, const Tensor& b, const Tensor& decay, const Tensor& dt_bias,
+                const Tensor& out);
 void gated(const Tensor& gate, const Tensor& up, const Tensor& out);
 void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, const Tensor& x,
              const Tensor& logits, const Tensor& out);

@@ -93,6 +93,41 @@ class KvCache {
   size_t bytes = 0;
 };
 
+/// Sizes of a gated DeltaNet layer.
+struct DeltaNetSpec {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;      // of one head
+  int value_dim = 0;    // of one head
+  int conv_kernel = 0;  // taps of the causal convolution, at most kMaxConvKernel
+  bool tiled = false;   // value head h reads key head h % key_heads, else h / (value_heads / key_heads)
+
+  static constexpr int kMaxConvKernel = 16;
+  int64_t key_cols() const { return static_cast<int64_t>(key_heads) * key_dim; }
+  int64_t value_cols() const { return static_cast<int64_t>(value_heads) * value_dim; }
+  int64_t conv_cols() const { return 2 * key_cols() + value_cols(); }  // [q | k | v]
+  int key_head(int value_head) const {
+    return tiled ? value_head % key_heads : value_head / (value_heads / key_heads);
+  }
+};
+
+struct StateCacheSpec {
+  std::vector<DeltaNetSpec> layers;
+  int slots = 0;
+
+  /// Bytes of one slot over all layers.
+  size_t slot_bytes() const;
+};
+
+/// Recurrent state of all DeltaNet layers, addressed by (layer, slot): the last conv_kernel - 1 inputs of the
+/// convolution, and for each value head the matrix S [value_dim, key_dim], all in f32.
+class StateCache {
+ public:
+  virtual ~StateCache() = default;
+  StateCacheSpec spec;
+  size_t bytes = 0;
+};
+
 struct AttentionSpec {
   int heads = 0;
   int kv_heads = 0;
@@ -102,7 +137,7 @@ struct AttentionSpec {
   float softcap = 0.0f;  // scores become c * tanh(score / c); 0: off
 };
 
-enum class Activation : uint8_t { Silu, GeluTanh };
+enum class Activation : uint8_t { Silu, GeluTanh, Sigmoid };
 
 /// How a row of a mixture of experts chooses among E experts: p = softmax of its E logits in f32, all 0 for a
 /// row with a NaN, +infinity or nothing but -infinity. It takes the `experts_per_row` experts of the largest
@@ -139,6 +174,9 @@ class Device {
   /// `lookup_only`: used with embed() only, so a copy for matmul may be left out.
   virtual std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
+  virtual std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) = 0;
+  /// Copies all layers of slot `from` to slot `to`. Not between begin_step and end_step.
+  virtual void copy_state(StateCache& cache, int from, int to) = 0;
 
   virtual void begin_step(const StepBatch& batch) = 0;
   virtual void end_step() = 0;
@@ -163,6 +201,18 @@ class Device {
   /// kv_heads).
   virtual void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
                          const Tensor& out) = 0;
+  /// In place on x: [T, conv_cols]: x[t] = silu(sum_j weight[j] * x[t - K + 1 + j]), j < K = conv_kernel,
+  /// channel by channel; weight: [K, conv_cols]. What came before the rows of a sequence is in the slot of
+  /// its state, which then gets the last K - 1 inputs; before position 0 all is zero.
+  virtual void causal_conv(StateCache& cache, int layer, const Tensor& weight, const Tensor& x) = 0;
+  /// The gated delta rule. qkv: [T, conv_cols] after causal_conv; a, b: [T, value_heads]; decay, dt_bias: [1,
+  /// value_heads]; out: [T, value_cols]. For each value head, with the S of the sequence's slot (zero before
+  /// position 0), q and k of its key head scaled to length 1 (1e-6 added to the squared length) and q by
+  /// key_dim^-1/2 more:
+  ///   S *= exp(decay * softplus(a + dt_bias)),  u = sigmoid(b) (v - S k),  S += u k^T,  out = S q.
+  /// qkv, a and b are overwritten.
+  virtual void delta_rule(StateCache& cache, int layer, const Tensor& qkv, const Tensor& a, const Tensor& b,
+                          const Tensor& decay, const Tensor& dt_bias, const Tensor& out) = 0;
   /// out = act(gate) * up, elementwise.
   virtual void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) = 0;
   /// out[t] (+)= sum over the experts e that x[t] chooses, in rising e, of weight * MLP_e(x[t]). logits: [T,

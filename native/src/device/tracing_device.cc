@@ -40,6 +40,10 @@ class Tracing : public TracingDevice {
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override {
     return device_->make_kv_cache(spec);
   }
+  std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override {
+    return device_->make_state_cache(spec);
+  }
+  void copy_state(StateCache& cache, int from, int to) override { device_->copy_state(cache, from, to); }
 
   void begin_step(const StepBatch& batch) override {
     batch_ = &batch;
@@ -94,6 +98,16 @@ class Tracing : public TracingDevice {
     }
     time("attention", keys * token_bytes, 4.0 * pairs * spec.heads * spec.head_dim,
          [&] { device_->attention(cache, layer, q, spec, out); });
+  }
+  void causal_conv(StateCache& cache, int layer, const Tensor& weight, const Tensor& x) override {
+    time("causal_conv", values(x) * 8, 2.0 * values(x) * static_cast<double>(weight.rows),
+         [&] { device_->causal_conv(cache, layer, weight, x); });
+  }
+  void delta_rule(StateCache& cache, int layer, const Tensor& qkv, const Tensor& a, const Tensor& b,
+                  const Tensor& decay, const Tensor& dt_bias, const Tensor& out) override {
+    const double matrix = values(out.head(1)) * cache.spec.layers[static_cast<size_t>(layer)].key_dim;
+    time("delta_rule", matrix * 8 * batch_->sequences(), matrix * 7 * static_cast<double>(out.rows),
+         [&] { device_->delta_rule(cache, layer, qkv, a, b, decay, dt_bias, out); });
   }
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     time("gated", values(out) * 12, 0, [&] { device_->gated(act, gate, up, out); });

@@ -159,7 +159,7 @@ EngineMetrics Engine::metrics() const {
 
 EngineMemory Engine::memory() const {
   const std::lock_guard lock(mutex_);
-  return {model_->weight_bytes(), kv_cache_->bytes, workspace_bytes_};
+  return {model_->weight_bytes(), kv_cache_->bytes, state_cache_ ? state_cache_->bytes : 0, workspace_bytes_};
 }
 
 void Engine::publish_metrics() {
@@ -257,8 +257,10 @@ void Engine::run_step() {
     live.running = true;
     live.started = begin;
   }
-  model_->forward(step.batch, *kv_cache_);
-  scheduler_->commit(step);
+  for (const StateCopy& copy : step.state_copies) device_->copy_state(*state_cache_, copy.from, copy.to);
+  model_->forward(step.batch, *kv_cache_, state_cache_.get());
+  for (const StateCopy& copy : scheduler_->commit(step))
+    device_->copy_state(*state_cache_, copy.from, copy.to);
   int row = 0;
   for (const ScheduledRequest& entry : step.entries) {
     if (!entry.needs_logits) continue;

@@ -45,6 +45,7 @@ struct EngineMetrics {
 struct EngineMemory {
   size_t weights = 0;
   size_t kv_cache = 0;
+  size_t states = 0;  // of recurrent layers
   size_t workspace = 0;
 };
 
@@ -116,6 +117,7 @@ class Engine {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvCache> kv_cache_;
+  std::unique_ptr<StateCache> state_cache_;  // null for models without recurrent layers
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Sampler> sampler_;
   std::once_flag constraints_once_;

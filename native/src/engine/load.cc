@@ -14,6 +14,8 @@
 namespace vllm {
 namespace {
 
+constexpr int kCheckpointsPerSequence = 4;  // of recurrent state, where memory allows
+
 /// Mixtures of experts get more, for a row meets few of their weights.
 int default_batched_tokens(const ModelSpec& spec, int sequences) {
   if (spec.experts.count == 0) return 2048;
@@ -48,6 +50,28 @@ std::vector<int32_t> collect_end_ids(const Checkpoint& checkpoint, const Tokeniz
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
+}
+
+/// Recurrent state of a model: a slot for each sequence and, where prefixes are cached, others for states to
+/// continue from; no layers when it has none. `available` bytes are free.
+StateCacheSpec plan_states(const EngineConfig& config, const Model& model, size_t available) {
+  StateCacheSpec states{model.state_layers(), config.max_num_seqs};
+  if (states.layers.empty()) return states;
+  const auto fitting = static_cast<int64_t>(available / states.slot_bytes());
+  const bool caching = config.prefix_caching == Tristate::On;
+  const int64_t needed = states.slots + (caching ? 1 : 0);
+  if (fitting < needed)
+    fail_load(
+        "the recurrent state of %d sequences%s needs %.0f MB (%.1f MB each) and %.0f MB are free: "
+        "max_num_seqs up to %lld would fit",
+        states.slots, caching ? " and a copy for prefix caching" : "",
+        static_cast<double>(states.slot_bytes()) * static_cast<double>(needed) / 1e6,
+        static_cast<double>(states.slot_bytes()) / 1e6, static_cast<double>(available) / 1e6,
+        static_cast<long long>(std::max<int64_t>(0, fitting - (caching ? 1 : 0))));
+  if (caching)
+    states.slots += static_cast<int>(std::clamp<int64_t>((fitting - states.slots) / 4, 1,
+                                                         int64_t{kCheckpointsPerSequence} * states.slots));
+  return states;
 }
 
 /// Blocks of the KV pool: as asked for, or from memory: half of `planned`, or one full context when all of it
@@ -107,16 +131,16 @@ int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, s
 }
 
 /// One row through the whole model: a load that succeeds has computed on its device.
-void compute_one_row(Model& model, KvCache& cache) {
+void compute_one_row(Model& model, KvCache& cache, StateCache* states) {
   StepBatch batch;
   batch.token_ids = {0};
   batch.positions = {0};
   batch.seq_start = {0, 1};
   batch.block_table = {0};
   batch.max_blocks = 1;
-  batch.state_slots = {-1};
+  batch.state_slots = {0};
   batch.logit_rows = {0};
-  model.forward(batch, cache);
+  model.forward(batch, cache, states);
 }
 
 }  // namespace
@@ -149,12 +173,14 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   const size_t free_bytes = engine->device_->available_memory();
   const auto share = static_cast<size_t>(config.memory_share * static_cast<double>(free_bytes + weights));
   const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
+  const StateCacheSpec states = plan_states(config, *engine->model_, beyond(free_bytes, workspace));
+  const size_t taken = workspace + states.slot_bytes() * static_cast<size_t>(states.slots);
   KvCacheSpec kv;
   kv.layers = engine->model_->kv_layers();
   kv.block_size = config.block_size;
   kv.format = config.kv_format;
-  kv.num_blocks = static_cast<int>(choose_num_blocks(config, kv, wanted, beyond(free_bytes, workspace),
-                                                     beyond(share, weights + workspace)));
+  kv.num_blocks = static_cast<int>(
+      choose_num_blocks(config, kv, wanted, beyond(free_bytes, taken), beyond(share, weights + taken)));
   SchedulerConfig plan;
   plan.block_size = config.block_size;
   plan.num_blocks = kv.num_blocks;
@@ -164,10 +190,14 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
       config.max_num_seqs,
       std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
   plan.policy = config.policy;
-  plan.prefix_caching = config.prefix_caching != Tristate::Off;
+  plan.recurrent = !states.layers.empty();
+  plan.state_checkpoints = states.slots - config.max_num_seqs;
+  plan.prefix_caching =
+      plan.recurrent ? config.prefix_caching == Tristate::On : config.prefix_caching != Tristate::Off;
 
   engine->kv_cache_ = engine->device_->make_kv_cache(kv);
-  compute_one_row(*engine->model_, *engine->kv_cache_);
+  if (!states.layers.empty()) engine->state_cache_ = engine->device_->make_state_cache(states);
+  compute_one_row(*engine->model_, *engine->kv_cache_, engine->state_cache_.get());
   engine->scheduler_ = std::make_unique<Scheduler>(plan);
   engine->sampler_ = std::make_unique<Sampler>(
       spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
@@ -199,6 +229,10 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
       static_cast<double>(engine->kv_cache_->bytes) / 1e6,
       static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs,
       info.max_num_batched_tokens, info.prefix_caching ? "on" : "off");
+  if (engine->state_cache_)
+    log_info("recurrent state %.0f MB, %.2f MB a sequence, %d states kept for cached prefixes",
+             static_cast<double>(engine->state_cache_->bytes) / 1e6,
+             static_cast<double>(states.slot_bytes()) / 1e6, plan.state_checkpoints);
   if (engine->tracing_ != nullptr) engine->tracing_->take_report();  // of the row above
   engine->publish_metrics();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });

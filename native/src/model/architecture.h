@@ -29,6 +29,9 @@ extern const Architecture minicpm_architecture;
 extern const Architecture olmo2_architecture;
 extern const Architecture glm4_architecture;
 extern const Architecture gemma2_architecture;
+extern const Architecture qwen3_next_architecture;
+extern const Architecture qwen3_5_architecture;
+extern const Architecture qwen3_5_moe_architecture;
 extern const Architecture gemma3_architecture;
 
 /// The spec of an opened checkpoint, for sequences of up to `wanted_length` tokens (0: the model's own).

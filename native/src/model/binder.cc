@@ -1,6 +1,7 @@
 #include "model/binder.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -14,6 +15,23 @@ std::string layer_name(const std::string& pattern, int layer) {
   return out;
 }
 
+namespace {
+
+/// A copy of a weight whose row i is row order[i] of the file.
+WeightView reordered(const Weight& weight, const std::vector<int32_t>& order) {
+  WeightView view = weight.view();
+  const auto bytes = static_cast<size_t>(row_bytes(view.format, view.cols));
+  auto rows = std::make_shared<std::vector<uint8_t>>(weight.bytes);
+  for (size_t i = 0; i < order.size(); ++i)
+    std::memcpy(rows->data() + i * bytes, view.data + static_cast<size_t>(order[i]) * bytes, bytes);
+  view.data = rows->data();
+  view.keep_alive = std::move(rows);
+  view.file = nullptr;
+  return view;
+}
+
+}  // namespace
+
 Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry)
     : checkpoint_(checkpoint), device_(device), spec_(spec), dry_(dry) {
   for (const auto& [name, weight] : checkpoint.weights()) total_bytes_ += weight.bytes;
@@ -21,16 +39,16 @@ Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& sp
 
 std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count, float scale) {
   std::vector<float> values;
-  if (name.empty() || !decode(name + ".weight", count, values)) return nullptr;
+  if (name.empty() || !decode(name + ".weight", 1, count, values)) return nullptr;
   for (float& v : values) v = scale * (spec_.norm_adds_one ? v + 1.0f : v);
   return vector(values);
 }
 
 std::unique_ptr<DeviceWeight> Binder::matrix(const std::string& name, int64_t rows, int64_t cols,
-                                             bool lookup_only) {
+                                             bool lookup_only, const std::vector<int32_t>& order) {
   const Weight* weight = take(name + ".weight", rows, cols);
   if (weight == nullptr || dry_) return nullptr;
-  return pack(*weight, weight->view(), lookup_only);
+  return pack(*weight, order.empty() ? weight->view() : reordered(*weight, order), lookup_only);
 }
 
 std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int64_t rows, int64_t cols) {
@@ -79,7 +97,7 @@ Linear Binder::linear(const std::vector<Part>& parts, int64_t cols, bool bias_ne
   Linear out;
   bool any_bias = bias_needed;
   for (const Part& part : parts) {
-    out.weights.push_back(matrix(part.name, part.rows, cols, false));
+    out.weights.push_back(matrix(part.name, part.rows, cols, false, part.order));
     out.pointers.push_back(out.weights.back().get());
     any_bias = any_bias || has(part.name + ".bias");
   }
@@ -87,7 +105,11 @@ Linear Binder::linear(const std::vector<Part>& parts, int64_t cols, bool bias_ne
   std::vector<float> bias;
   for (const Part& part : parts) {
     std::vector<float> values(static_cast<size_t>(part.rows), 0.0f);
-    if (bias_needed || has(part.name + ".bias")) decode(part.name + ".bias", part.rows, values);
+    if (bias_needed || has(part.name + ".bias")) decode(part.name + ".bias", 1, part.rows, values);
+    if (!part.order.empty()) {
+      const std::vector<float> stored = values;
+      for (size_t i = 0; i < values.size(); ++i) values[i] = stored[static_cast<size_t>(part.order[i])];
+    }
     bias.insert(bias.end(), values.begin(), values.end());
   }
   out.bias = vector(bias);
@@ -120,29 +142,32 @@ const Weight* Binder::take(const std::string& name, int64_t rows, int64_t cols) 
   return weight;
 }
 
-/// False when it is missing.
-bool Binder::decode(const std::string& name, int64_t count, std::vector<float>& out) {
-  const Weight* weight = take(name, 1, count);
+bool Binder::decode(const std::string& name, int64_t rows, int64_t cols, std::vector<float>& out) {
+  const Weight* weight = take(name, rows, cols);
   if (weight == nullptr) return false;
   const FormatInfo& info = format_info(weight->format);
-  if (count % info.block_size != 0)
-    fail_load("%s: the tensor %s has %lld values, needed is a multiple of %d", checkpoint_.path().c_str(),
-              name.c_str(), static_cast<long long>(count), info.block_size);
-  out.resize(static_cast<size_t>(count));
-  info.decode(weight->data, count, out.data());
-  this->count(weight->bytes);
+  if (cols % info.block_size != 0)
+    fail_load("%s: the tensor %s has rows of %lld values, needed is a multiple of %d",
+              checkpoint_.path().c_str(), name.c_str(), static_cast<long long>(cols), info.block_size);
+  out.resize(static_cast<size_t>(rows * cols));
+  info.decode(weight->data, rows * cols, out.data());
+  count(weight->bytes);
   return true;
 }
 
-std::unique_ptr<Vector> Binder::vector(const std::vector<float>& values) {
+std::unique_ptr<Vector> Binder::vector(const std::vector<float>& values, int64_t rows) {
   if (dry_) return nullptr;
   auto out = std::make_unique<Vector>();
-  const auto count = static_cast<int64_t>(values.size());
+  const auto cols = static_cast<int64_t>(values.size()) / rows;
   out->buffer = device_.allocate(values.size() * sizeof(float));
-  out->values = Tensor{out->buffer.get(), 0, 1, count, count};
+  out->values = Tensor{out->buffer.get(), 0, rows, cols, cols};
   device_.write(out->values, values.data());
   weight_bytes_ += values.size() * sizeof(float);
   return out;
+}
+
+void Binder::fail(const std::string& name, const std::string& what) const {
+  fail_load("%s: the tensor %s %s", checkpoint_.path().c_str(), name.c_str(), what.c_str());
 }
 
 void Binder::count(size_t bytes) {

@@ -21,6 +21,8 @@ class Binder {
   struct Part {
     std::string name;  // without ".weight" or ".bias"
     int64_t rows;
+    /// Row i of what is bound is row order[i] of the tensor; empty: as stored.
+    std::vector<int32_t> order = {};
   };
   /// A tensor that holds `count` matrices of `rows` x `cols`; `name` is complete.
   struct Stack {
@@ -33,7 +35,8 @@ class Binder {
   bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
   /// The values of name + ".weight", plus one where the spec says so, times `scale`. Null for an empty name.
   std::unique_ptr<Vector> norm(const std::string& name, int64_t count, float scale = 1);
-  std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only);
+  std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only,
+                                       const std::vector<int32_t>& order = {});
   /// A matrix for products that must not round their inputs: F32 whatever the file has.
   std::unique_ptr<DeviceWeight> exact_matrix(const std::string& name, int64_t rows, int64_t cols);
   /// Rows [first, first + rows) of matrix `index` of a stack.
@@ -43,6 +46,11 @@ class Binder {
 
   /// Throws: the checkpoint holds the same values under two names.
   [[noreturn]] void fail_both(const std::string& one, const std::string& other) const;
+  /// The values of a tensor by its whole name; false, and noted, when it is missing.
+  bool decode(const std::string& name, int64_t rows, int64_t cols, std::vector<float>& out);
+  /// Values on the device: [rows, .].
+  std::unique_ptr<Vector> vector(const std::vector<float>& values, int64_t rows = 1);
+  [[noreturn]] void fail(const std::string& name, const std::string& what) const;
 
   /// After the dry run: one error that lists the missing tensors, and one for tensors that no part of the
   /// model uses, since then the model computed is not the model stored.
@@ -51,8 +59,6 @@ class Binder {
 
  private:
   const Weight* take(const std::string& name, int64_t rows, int64_t cols);
-  bool decode(const std::string& name, int64_t count, std::vector<float>& out);
-  std::unique_ptr<Vector> vector(const std::vector<float>& values);
   std::unique_ptr<DeviceWeight> pack(const Weight& weight, const WeightView& view, bool lookup_only);
   void count(size_t bytes);
   void refuse_missing() const;

@@ -53,7 +53,10 @@ WeightNames gguf_weight_names() {
 
 void read_hf_common(const Fields& config, bool tied_by_default, ModelSpec& spec) {
   spec.hidden = static_cast<int>(config.integer("hidden_size", 1, kMaxSize));
-  spec.intermediate = static_cast<int>(config.integer("intermediate_size", 1, kMaxSize));
+  // Where every layer has experts, the size of a dense MLP may be left out.
+  spec.intermediate =
+      static_cast<int>(config.has("num_experts") ? config.integer_or("intermediate_size", 0, 1, kMaxSize)
+                                                 : config.integer("intermediate_size", 1, kMaxSize));
   spec.vocab = static_cast<int>(config.integer("vocab_size", 1, kMaxSize));
   spec.heads = static_cast<int>(config.integer("num_attention_heads", 1, 65536));
   spec.kv_heads = static_cast<int>(config.integer_or("num_key_value_heads", spec.heads, 1, spec.heads));
@@ -106,7 +109,9 @@ void read_hf_upper_windows(const Fields& config, ModelSpec& spec) {
 
 void read_gguf_common(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
   spec.hidden = static_cast<int>(arch.integer("embedding_length", 1, kMaxSize));
-  spec.intermediate = static_cast<int>(arch.integer("feed_forward_length", 1, kMaxSize));
+  spec.intermediate =
+      static_cast<int>(arch.has("expert_count") ? arch.integer_or("feed_forward_length", 0, 1, kMaxSize)
+                                                : arch.integer("feed_forward_length", 1, kMaxSize));
   spec.heads = static_cast<int>(arch.integer("attention.head_count", 1, 65536));
   const auto kv = arch.integers("attention.head_count_kv", 1, spec.heads);
   for (int64_t n : kv)

@@ -66,11 +66,13 @@ void Model::bind(Binder& binder) {
   const WeightNames& n = spec_.names;
   layers_.clear();
   scratch_cols_ = 0;
-  int kv_layers = 0;
+  int kv_layers = 0, state_layers = 0;
   for (int i = 0; i < static_cast<int>(spec_.layers.size()); ++i) {
     Layer layer;
     layer.mixer_norm = binder.norm(layer_name(n.attn_norm, i), spec_.hidden);
-    layer.mixer = bind_attention(binder, spec_, i, kv_layers++);
+    layer.mixer = spec_.layers[static_cast<size_t>(i)].mixer == Mixer::DeltaNet
+                      ? bind_delta_net(binder, spec_, i, state_layers++)
+                      : bind_attention(binder, spec_, i, kv_layers++);
     layer.post_mixer_norm = binder.norm(layer_name(n.post_attn_norm, i), spec_.hidden);
     layer.mlp_norm = binder.norm(layer_name(n.mlp_norm, i), spec_.hidden);
     const bool experts = spec_.layers[static_cast<size_t>(i)].experts;
@@ -86,7 +88,17 @@ void Model::bind(Binder& binder) {
 }
 
 std::vector<KvLayerSpec> Model::kv_layers() const {
-  return std::vector<KvLayerSpec>(spec_.layers.size(), KvLayerSpec{spec_.kv_heads, spec_.head_dim});
+  std::vector<KvLayerSpec> out;
+  for (const LayerSpec& layer : spec_.layers)
+    if (layer.mixer == Mixer::Attention) out.push_back({spec_.kv_heads, spec_.head_dim});
+  return out;
+}
+
+std::vector<DeltaNetSpec> Model::state_layers() const {
+  std::vector<DeltaNetSpec> out;
+  for (const LayerSpec& layer : spec_.layers)
+    if (layer.mixer == Mixer::DeltaNet) out.push_back(spec_.delta_net);
+  return out;
 }
 
 size_t Model::workspace_bytes(int rows, int logit_rows) const {
@@ -123,26 +135,26 @@ void Model::reserve(int rows, int logit_rows) {
   w.logit_rows = new_logits;
 }
 
-void Model::forward(const StepBatch& batch, KvCache& cache) {
+void Model::forward(const StepBatch& batch, KvCache& cache, StateCache* states) {
   const int rows = batch.rows();
   reserve(std::min(rows, kSliceRows), static_cast<int>(batch.logit_rows.size()));
   if (rows <= kSliceRows) {
-    forward_rows(batch, cache, 0);
+    forward_rows(batch, cache, states, 0);
     return;
   }
   int first_logit = 0;
   for (int first = 0; first < rows; first += kSliceRows) {
     const StepBatch part = slice(batch, first, std::min(kSliceRows, rows - first));
-    forward_rows(part, cache, first_logit);
+    forward_rows(part, cache, states, first_logit);
     first_logit += static_cast<int>(part.logit_rows.size());
   }
 }
 
-void Model::forward_rows(const StepBatch& batch, KvCache& cache, int first_logit) {
+void Model::forward_rows(const StepBatch& batch, KvCache& cache, StateCache* states, int first_logit) {
   const int64_t t = batch.rows();
   Workspace& w = *workspace_;
   const Tensor x = w.x.head(t), n = w.n.head(t);
-  const StepContext step{device_, spec_, cache, w.scratch};
+  const StepContext step{device_, spec_, cache, states, w.scratch};
   // The architecture says x += r * sublayer(norm(x)). Kept here is x / r, for which the factor r is gone:
   // norms undo the scale of what they read, all but their epsilon's, which is divided by r twice.
   const float r = spec_.residual_scale, stream_eps = spec_.norm_eps / (r * r);

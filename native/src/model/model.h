@@ -18,14 +18,16 @@ class Model {
   ~Model();
 
   const ModelSpec& spec() const { return spec_; }
-  std::vector<KvLayerSpec> kv_layers() const;
+  std::vector<KvLayerSpec> kv_layers() const;      // of the attention layers
+  std::vector<DeltaNetSpec> state_layers() const;  // of the layers with recurrent state
   size_t weight_bytes() const { return weight_bytes_; }
   /// Device memory of the activations of a step of `rows` rows, `logit_rows` of them with logits.
   size_t workspace_bytes(int rows, int logit_rows) const;
   size_t workspace_bytes() const;  // held now
 
-  /// Computes a step: stores keys and values of all rows, and the logits of the rows that need them.
-  void forward(const StepBatch& batch, KvCache& cache);
+  /// Computes a step: stores keys and values of all rows, and the logits of the rows that need them. `states`
+  /// may be null only when state_layers() is empty.
+  void forward(const StepBatch& batch, KvCache& cache, StateCache* states = nullptr);
   /// Of the last forward(): row i belongs to batch.logit_rows[i]; [vocab], may be overwritten until the next
   /// forward().
   std::span<float> logits(int i);
@@ -37,7 +39,7 @@ class Model {
   Model(ModelSpec spec, Device& device);
   void bind(Binder& binder);
   void reserve(int rows, int logit_rows);
-  void forward_rows(const StepBatch& batch, KvCache& cache, int first_logit);
+  void forward_rows(const StepBatch& batch, KvCache& cache, StateCache* states, int first_logit);
 
   ModelSpec spec_;
   Device& device_;

@@ -7,7 +7,10 @@
 
 namespace vllm {
 
+enum class Mixer : uint8_t { Attention, DeltaNet };
+
 struct LayerSpec {
+  Mixer mixer = Mixer::Attention;
   int window = 0;        // sliding window in tokens; 0: full attention
   int rope = 0;          // index into ModelSpec::ropes
   bool experts = false;  // the MLP is the mixture of ModelSpec::experts
@@ -19,6 +22,13 @@ struct ExpertsSpec {
   RouterSpec router;
   int intermediate = 0;         // of one expert
   int shared_intermediate = 0;  // of the expert that all rows take, by a sigmoid gate; 0: none
+};
+
+/// Where a gated DeltaNet layer's parts are. The projections of its input are qkv, z, b and a, or qkvz and
+/// ba: per key head the rows of [q | k | v | z], and of [b | a]. In place of qkvz there may be qkv and z.
+struct DeltaNetNames {
+  std::string qkv, z, b, a, qkvz, ba, norm, out;
+  std::string conv, a_log, decay, dt_bias;  // whole names; decay is -exp(a_log), one of them is there
 };
 
 /// Where a layer's parts are found in the checkpoint, without the ending ".weight" or ".bias"; "{}" is the
@@ -33,6 +43,7 @@ struct WeightNames {
   // The experts of a layer in one tensor: [count, rows, cols]. Complete names, for some have no ".weight".
   std::string experts_gate, experts_up, experts_gate_up, experts_down;
   std::string shared_router, shared_gate, shared_up, shared_down;
+  DeltaNetNames delta_net;
 };
 
 struct ModelSpec {
@@ -61,6 +72,9 @@ struct ModelSpec {
   bool needs_qkv_bias = false;
   bool needs_o_bias = false;
   bool needs_mlp_bias = false;
+  bool attention_gate = false;  // each head's q is followed by a gate; its sigmoid multiplies the attention
+  DeltaNetSpec delta_net;       // of the layers whose mixer it is
+  Activation delta_net_gate = Activation::Silu;
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
   ExpertsSpec experts;

@@ -6,9 +6,10 @@ namespace vllm {
 namespace {
 
 const Architecture* const kArchitectures[] = {
-    &llama_architecture,     &qwen2_architecture, &qwen2_moe_architecture, &qwen3_architecture,
-    &qwen3_moe_architecture, &phi3_architecture,  &granite_architecture,   &minicpm_architecture,
-    &olmo2_architecture,     &glm4_architecture,  &gemma2_architecture,    &gemma3_architecture,
+    &llama_architecture,     &qwen2_architecture,      &qwen2_moe_architecture, &qwen3_architecture,
+    &qwen3_moe_architecture, &qwen3_next_architecture, &qwen3_5_architecture,   &qwen3_5_moe_architecture,
+    &phi3_architecture,      &granite_architecture,    &minicpm_architecture,   &olmo2_architecture,
+    &glm4_architecture,      &gemma2_architecture,     &gemma3_architecture,
 };
 
 std::string known_names(bool gguf) {

@@ -46,6 +46,7 @@ struct StepContext {
   Device& device;
   const ModelSpec& spec;
   KvCache& cache;
+  StateCache* states;  // null for models without recurrent layers
   Scratch& scratch;
 };
 
@@ -60,6 +61,8 @@ class Sublayer {
 
 /// `kv_layer`: the layer's index among those that have keys and values.
 std::unique_ptr<Sublayer> bind_attention(Binder& binder, const ModelSpec& spec, int layer, int kv_layer);
+/// A gated DeltaNet layer. `state_layer`: the layer's index among those that have recurrent state.
+std::unique_ptr<Sublayer> bind_delta_net(Binder& binder, const ModelSpec& spec, int layer, int state_layer);
 /// down(act(gate(x)) * up(x)).
 std::unique_ptr<Sublayer> bind_dense_mlp(Binder& binder, const ModelSpec& spec, int layer);
 /// The mixture of spec.experts, and its shared expert if it has one.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ struct Request {
   std::vector<int32_t> blocks;  // KV blocks, in order of position
   std::vector<std::array<uint64_t, 2>> block_hashes;  // of the full blocks, as far as computed
   int num_hashed_blocks = 0;                          // blocks already entered into the prefix cache
+  int32_t state_slot = -1;                            // of recurrent state, while it runs
+  int checkpoint_at = 0;  // tokens; a step ends there, so that the state can be kept for others
+  /// Block hash of the last state that was kept while it decoded.
+  std::optional<std::array<uint64_t, 2>> output_checkpoint;
   int preemptions = 0;
 
   std::unique_ptr<SamplerState> sampler;

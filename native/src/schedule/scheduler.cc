@@ -44,7 +44,10 @@ Policy parse_policy(std::string_view name) {
 }
 
 Scheduler::Scheduler(const SchedulerConfig& config)
-    : config_(config), pool_(config.num_blocks, config.block_size, config.prefix_caching) {
+    : config_(config),
+      pool_(config.num_blocks, config.block_size, config.prefix_caching),
+      checkpoints_(config.max_num_seqs,
+                   config.recurrent && config.prefix_caching ? config.state_checkpoints : 0) {
   if (config.max_model_len < 2) {
     fail_load("max_model_len is %d; it must hold a prompt token and an output token.", config.max_model_len);
   }
@@ -53,6 +56,11 @@ Scheduler::Scheduler(const SchedulerConfig& config)
     fail_load("max_num_batched_tokens is %d; it must be at least max_num_seqs, which is %d.",
               config.max_num_batched_tokens, config.max_num_seqs);
   }
+  if (config.recurrent && config.prefix_caching && config.state_checkpoints < 1)
+    fail_load("Prefix caching is on and there are %d state checkpoints; at least one is needed.",
+              config.state_checkpoints);
+  if (config.recurrent)
+    for (int slot = config.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
   if (config.policy == Policy::Lpm && !config.prefix_caching) {
     log_warning("Scheduling policy lpm needs prefix caching, which is off; fcfs is used.");
     config_.policy = Policy::Fcfs;
@@ -94,6 +102,7 @@ Step Scheduler::schedule() {
   const bool preempted = schedule_running(step, budget);
   if (!preempted) schedule_waiting(step, budget);
   fill_batch(step);
+  step.state_copies = std::exchange(copies_, {});
   return step;
 }
 
@@ -112,7 +121,7 @@ bool Scheduler::schedule_running(Step& step, int& budget) {
       stuck_.push_back(request);
       continue;
     }
-    const int num_tokens = std::min(request->num_tokens() - request->num_computed, budget);
+    const int num_tokens = cut(*request, std::min(request->num_tokens() - request->num_computed, budget));
     if (num_tokens == 0) continue;
 
     // Once alone it grows: its tokens fit the pool, and nobody else holds blocks.
@@ -138,6 +147,35 @@ bool Scheduler::schedule_running(Step& step, int& budget) {
   return !preempted.empty();
 }
 
+int Scheduler::cut(const Request& request, int num_tokens) const {
+  if (checkpoints_.count() == 0) return num_tokens;
+  const int begin = request.num_computed, end = begin + num_tokens, size = pool_.block_size();
+  if (begin < request.checkpoint_at && request.checkpoint_at < end) return request.checkpoint_at - begin;
+  // The last token is always computed: the same prompt again could not continue from a state after it.
+  const int border = (end == request.num_tokens() ? end - 1 : end) / size * size;
+  return border > begin ? border - begin : num_tokens;
+}
+
+std::vector<int32_t> Scheduler::cached_prefix(Request& request) const {
+  std::vector<int32_t> blocks = pool_.lookup(request.tokens, request.block_hashes);
+  if (config_.recurrent)
+    while (!blocks.empty() && !checkpoints_.has(request.block_hashes[blocks.size() - 1])) blocks.pop_back();
+  return blocks;
+}
+
+/// After a step that ended at a block's border. While it decodes, a request has one state kept, its newest.
+void Scheduler::keep_state(Request& request, std::vector<StateCopy>& copies) {
+  if (checkpoints_.count() == 0 || request.num_computed % pool_.block_size() != 0) return;
+  const BlockHash& hash =
+      request.block_hashes[static_cast<size_t>(request.num_computed / pool_.block_size()) - 1];
+  const bool decoding = request.num_computed > request.num_prompt;
+  const bool replaces = decoding && request.output_checkpoint;
+  const int32_t slot = checkpoints_.add(hash, replaces ? &*request.output_checkpoint : nullptr);
+  if (slot < 0) return;
+  if (decoding) request.output_checkpoint = hash;
+  copies.push_back({request.state_slot, slot});
+}
+
 bool Scheduler::grow(Request& request, int num_tokens) {
   const int wanted = blocks_for(request.num_computed + num_tokens) - static_cast<int>(request.blocks.size());
   if (wanted > pool_.available()) return false;
@@ -152,8 +190,7 @@ Request* Scheduler::pick_victim() const {
 
 void Scheduler::preempt(Request* request) {
   auto taken = take(running_, request);
-  pool_.free(taken->blocks);
-  taken->blocks.clear();
+  release(*taken);
   taken->num_computed = 0;
   ++taken->preemptions;
   ++preemptions_;
@@ -164,7 +201,7 @@ void Scheduler::schedule_waiting(Step& step, int& budget) {
   if (budget == 0 || num_running() >= config_.max_num_seqs) return;
   for (Request* request : admission_order()) {
     if (budget == 0 || num_running() >= config_.max_num_seqs || !admit(request)) break;
-    const int num_tokens = std::min(request->num_tokens() - request->num_computed, budget);
+    const int num_tokens = cut(*request, std::min(request->num_tokens() - request->num_computed, budget));
     grow(*request, num_tokens);
     step.entries.push_back(
         {request, num_tokens, request->num_computed + num_tokens == request->num_tokens()});
@@ -196,7 +233,7 @@ void Scheduler::order_by_prefix(std::vector<Request*>& order) const {
   std::set<std::string_view> openings;
   for (Request* request : order) {
     Ranked entry{request, false, 0};
-    entry.matched = pool_.lookup(request->tokens, request->block_hashes).size() * pool_.block_size();
+    entry.matched = cached_prefix(*request).size() * pool_.block_size();
     if (entry.matched <= kLpmSharedTokens && request->tokens.size() >= kLpmSharedTokens) {
       const auto* bytes = reinterpret_cast<const char*>(request->tokens.data());
       entry.behind = !openings.emplace(bytes, kLpmSharedTokens * sizeof(int32_t)).second;
@@ -211,7 +248,7 @@ void Scheduler::order_by_prefix(std::vector<Request*>& order) const {
 }
 
 bool Scheduler::admit(Request* request) {
-  const auto hits = pool_.lookup(request->tokens, request->block_hashes);
+  const auto hits = cached_prefix(*request);
   const int num_hits = static_cast<int>(hits.size());
   const int wanted = blocks_for(request->num_tokens()) - num_hits + pool_.count_free(hits);
   if (wanted > pool_.available()) return false;
@@ -220,6 +257,16 @@ bool Scheduler::admit(Request* request) {
   request->num_hashed_blocks = num_hits;
   request->num_computed = num_hits * pool_.block_size();
   if (request->preemptions == 0) request->num_cached = request->num_computed;
+  if (config_.recurrent) {  // there are as many slots as seats
+    request->state_slot = free_slots_.back();
+    free_slots_.pop_back();
+    if (num_hits > 0)
+      copies_.push_back(
+          {checkpoints_.use(request->block_hashes[static_cast<size_t>(num_hits) - 1]), request->state_slot});
+    // Where blocks go on but no state does, one will be kept for the next request with this opening.
+    request->checkpoint_at =
+        static_cast<int>(pool_.lookup(request->tokens, request->block_hashes).size()) * pool_.block_size();
+  }
   running_.push_back(take(waiting_, request));
   return true;
 }
@@ -234,9 +281,9 @@ void Scheduler::fill_batch(Step& step) const {
     for (int i = 0; i < entry.num_tokens; ++i) batch.positions.push_back(request.num_computed + i);
     batch.seq_start.push_back(batch.rows());
     if (entry.needs_logits) batch.logit_rows.push_back(batch.rows() - 1);
+    batch.state_slots.push_back(request.state_slot);
     batch.max_blocks = std::max(batch.max_blocks, static_cast<int32_t>(request.blocks.size()));
   }
-  batch.state_slots.assign(step.entries.size(), -1);
   batch.block_table.assign(step.entries.size() * batch.max_blocks, -1);
   auto row = batch.block_table.begin();
   for (const ScheduledRequest& entry : step.entries) {
@@ -245,12 +292,15 @@ void Scheduler::fill_batch(Step& step) const {
   }
 }
 
-void Scheduler::commit(const Step& step) {
+std::vector<StateCopy> Scheduler::commit(const Step& step) {
+  std::vector<StateCopy> copies;
   for (const ScheduledRequest& entry : step.entries) {
     if (find_request(running_, entry.request) == running_.end()) continue;
     entry.request->num_computed += entry.num_tokens;
     publish_full_blocks(*entry.request);
+    keep_state(*entry.request, copies);
   }
+  return copies;
 }
 
 void Scheduler::publish_full_blocks(Request& request) {
@@ -270,18 +320,23 @@ std::unique_ptr<Request> Scheduler::remove(const Request* request) {
   std::erase(stuck_, request);
   auto taken = take(running_, request);
   if (!taken) taken = take(waiting_, request);
-  if (taken) {
-    pool_.free(taken->blocks);
-    taken->blocks.clear();
-  }
+  if (taken) release(*taken);
   return taken;
+}
+
+void Scheduler::release(Request& request) {
+  pool_.free(request.blocks);
+  request.blocks.clear();
+  if (request.state_slot >= 0) free_slots_.push_back(std::exchange(request.state_slot, -1));
 }
 
 std::vector<Request*> Scheduler::take_stuck() { return std::exchange(stuck_, {}); }
 
 void Scheduler::check_invariants() const {
   int64_t references = 0;
+  std::set<int32_t> slots(free_slots_.begin(), free_slots_.end());
   for (const auto& request : running_) {
+    slots.insert(request->state_slot);
     references += static_cast<int64_t>(request->blocks.size());
     if (request->num_computed > request->num_tokens() ||
         blocks_for(request->num_computed) > static_cast<int>(request->blocks.size())) {
@@ -291,9 +346,16 @@ void Scheduler::check_invariants() const {
     }
   }
   for (const auto& request : waiting_) {
-    if (!request->blocks.empty() || request->num_computed != 0) {
-      fail_runtime("Request %llu waits but holds KV blocks.", static_cast<unsigned long long>(request->id));
+    if (!request->blocks.empty() || request->num_computed != 0 || request->state_slot >= 0) {
+      fail_runtime("Request %llu waits but holds KV blocks or a state slot.",
+                   static_cast<unsigned long long>(request->id));
     }
+  }
+  const size_t known = free_slots_.size() + running_.size();
+  if (config_.recurrent && (slots.size() != known || known != static_cast<size_t>(config_.max_num_seqs) ||
+                            *slots.begin() != 0 || *slots.rbegin() != config_.max_num_seqs - 1)) {
+    fail_runtime("%zu state slots are free or held by %d requests; there are %d.", slots.size(),
+                 num_running(), config_.max_num_seqs);
   }
   pool_.check_invariants(references);
 }

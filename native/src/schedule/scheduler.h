@@ -10,6 +10,7 @@
 #include "device/step_batch.h"
 #include "schedule/block_pool.h"
 #include "schedule/request.h"
+#include "schedule/state_checkpoints.h"
 
 namespace vllm {
 
@@ -26,6 +27,8 @@ struct SchedulerConfig {
   int max_num_batched_tokens = 2048;
   Policy policy = Policy::Fcfs;
   bool prefix_caching = true;
+  bool recurrent = false;     // a running request holds one of max_num_seqs state slots
+  int state_checkpoints = 0;  // further slots, for states to continue from; prefix caching needs one at least
 };
 
 struct ScheduledRequest {
@@ -34,9 +37,15 @@ struct ScheduledRequest {
   bool needs_logits = false;  // the last row is the last known token, so the next one can be sampled
 };
 
+/// Slots of recurrent state.
+struct StateCopy {
+  int32_t from, to;
+};
+
 /// The plan of one step. `batch` holds the rows; `batch.logit_rows` are those of the entries with
-/// needs_logits, in order.
+/// needs_logits, in order. `state_copies` come before the rows are computed.
 struct Step {
+  std::vector<StateCopy> state_copies;
   std::vector<ScheduledRequest> entries;
   StepBatch batch;
 };
@@ -62,7 +71,8 @@ class Scheduler {
   Step schedule();
   /// Counts the step's rows as computed and publishes the blocks they filled. Call once the step has run,
   /// before the sampled tokens are appended to the requests. Requests removed since schedule() are skipped.
-  void commit(const Step& step);
+  /// The copies it returns must be made before anything else is computed.
+  std::vector<StateCopy> commit(const Step& step);
   /// Takes a running or waiting request out, frees its blocks and hands it back; null when it is not here.
   std::unique_ptr<Request> remove(const Request* request);
   /// The requests, running or waiting, that the last schedule() left out because they can never advance:
@@ -85,6 +95,11 @@ class Scheduler {
   bool schedule_running(Step& step, int& budget);  // true when a request was preempted
   void schedule_waiting(Step& step, int& budget);
   bool grow(Request& request, int num_tokens);  // blocks for num_tokens more computed tokens, all or none
+  /// The rows of a step that may have `num_tokens`: fewer where it should end at a block's border.
+  int cut(const Request& request, int num_tokens) const;
+  /// Blocks that a request can start with: with recurrent state, as far as the last checkpoint.
+  std::vector<int32_t> cached_prefix(Request& request) const;
+  void keep_state(Request& request, std::vector<StateCopy>& copies);
   Request* pick_victim() const;
   void preempt(Request* request);
   bool admit(Request* request);  // from waiting to running, with the blocks of its cached prefix
@@ -92,6 +107,7 @@ class Scheduler {
   std::vector<Request*> admission_order();
   void order_by_prefix(std::vector<Request*>& order) const;
   void publish_full_blocks(Request& request);
+  void release(Request& request);  // gives its blocks and its state slot back
   void fill_batch(Step& step) const;
 
   SchedulerConfig config_;
@@ -99,6 +115,9 @@ class Scheduler {
   std::vector<std::unique_ptr<Request>> running_;  // in order of admission
   std::deque<std::unique_ptr<Request>> waiting_;   // in order of arrival; priority: by (priority, id)
   std::vector<Request*> stuck_;
+  StateCheckpoints checkpoints_;
+  std::vector<StateCopy> copies_;    // of the step being planned
+  std::vector<int32_t> free_slots_;  // of recurrent state; the last is handed out next
   uint64_t preemptions_ = 0;
 };
 

@@ -55,7 +55,7 @@ Json metrics(const Asked& asked, const Json&) {
 
 Json memory(const Asked& asked, const Json&) {
   const EngineMemory m = asked.engine.memory();
-  return {{"weights", m.weights}, {"kv_cache", m.kv_cache}, {"workspace", m.workspace}};
+  return {{"weights", m.weights}, {"kv_cache", m.kv_cache}, {"states", m.states}, {"workspace", m.workspace}};
 }
 
 Json info(const Asked& asked, const Json&) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/checks.h"
 #include "device/cpu/attention_driver.h"
+#include "device/cpu/delta_net_driver.h"
 #include "device/cpu/elementwise.h"
 #include "device/cpu/experts.h"
 #include "device/cpu/isa.h"
@@ -30,6 +31,15 @@ const ElementwiseKernels& elementwise_kernels(Isa isa) {
   return elementwise_baseline();
 }
 
+const DeltaNetKernels& delta_net_kernels(Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::Avx512) return delta_net_avx512();
+  if (isa == Isa::Avx2) return delta_net_avx2();
+#endif
+  (void)isa;
+  return delta_net_baseline();
+}
+
 const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
   const bool bf16 = format == KvFormat::BF16;
 #if defined(__x86_64__)
@@ -46,6 +56,7 @@ class CpuDevice final : public Device {
   CpuDevice(int threads, Isa isa)
       : isa_(isa),
         elementwise_(elementwise_kernels(isa)),
+        delta_net_(delta_net_kernels(isa)),
         pool_(threads),
         attention_(pool_),
         experts_(pool_, isa) {}
@@ -74,6 +85,15 @@ class CpuDevice final : public Device {
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override {
     checks::kv_cache(spec);
     return std::make_unique<CpuKvCache>(spec);
+  }
+  std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override {
+    checks::state_cache(spec);
+    return std::make_unique<CpuStateCache>(spec);
+  }
+  void copy_state(StateCache& cache, int from, int to) override {
+    checks::copy_state(cache, from, to);
+    const auto& own = static_cast<const CpuStateCache&>(cache);
+    std::memmove(own.slot(to), own.slot(from), own.slot_bytes());
   }
 
   void begin_step(const StepBatch& batch) override {
@@ -127,6 +147,18 @@ class CpuDevice final : public Device {
                    out.stride);
   }
 
+  void causal_conv(StateCache& cache, int layer, const Tensor& weight, const Tensor& x) override {
+    checks::causal_conv(*batch_, cache, layer, weight, x);
+    cpu::causal_conv(pool_, delta_net_, *batch_, static_cast<CpuStateCache&>(cache), layer, weight, x);
+  }
+
+  void delta_rule(StateCache& cache, int layer, const Tensor& qkv, const Tensor& a, const Tensor& b,
+                  const Tensor& decay, const Tensor& dt_bias, const Tensor& out) override {
+    checks::delta_rule(*batch_, cache, layer, qkv, a, b, decay, dt_bias, out);
+    cpu::delta_rule(pool_, delta_net_, *batch_, static_cast<CpuStateCache&>(cache), layer, qkv, a, b, decay,
+                    dt_bias, out);
+  }
+
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override {
     checks::gated(gate, up, out);
     const auto kernel = gated_kernel(act);
@@ -167,7 +199,9 @@ class CpuDevice final : public Device {
 
  private:
   ExpertDriver::Gated gated_kernel(Activation act) const {
-    return act == Activation::Silu ? elementwise_.silu_gated : elementwise_.gelu_gated;
+    return act == Activation::Silu       ? elementwise_.silu_gated
+           : act == Activation::GeluTanh ? elementwise_.gelu_gated
+                                         : elementwise_.sigmoid_gated;
   }
   static float* row(const Tensor& tensor, int64_t t) { return host_data(tensor) + t * tensor.stride; }
 
@@ -194,6 +228,7 @@ class CpuDevice final : public Device {
 
   const Isa isa_;
   const ElementwiseKernels& elementwise_;
+  const DeltaNetKernels& delta_net_;
   ThreadPool pool_;
   AttentionDriver attention_;
   ExpertDriver experts_;

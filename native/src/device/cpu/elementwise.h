@@ -22,6 +22,8 @@ struct ElementwiseKernels {
   void (*silu_gated)(const float* gate, const float* up, int64_t n, float* out);
   /// out = gelu_tanh(gate) * up
   void (*gelu_gated)(const float* gate, const float* up, int64_t n, float* out);
+  /// out = sigmoid(gate) * up
+  void (*sigmoid_gated)(const float* gate, const float* up, int64_t n, float* out);
   /// x = cap * tanh(x / cap)
   void (*softcap)(float cap, float* x, int64_t n);
 };

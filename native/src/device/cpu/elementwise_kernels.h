@@ -90,12 +90,18 @@ void gelu_gated(const float* gate, const float* up, int64_t n, float* out) {
   });
 }
 
+void sigmoid_gated(const float* gate, const float* up, int64_t n, float* out) {
+  for_each_vector(n,
+                  [&](int64_t i, auto get, auto put) { put(out + i, sigmoid(get(gate + i)) * get(up + i)); });
+}
+
 void softcap(float cap, float* x, int64_t n) {
   const F divisor = splat(cap);
   for_each_vector(n, [&](int64_t i, auto get, auto put) { put(x + i, cap * tanh(get(x + i) / divisor)); });
 }
 
-constexpr ElementwiseKernels kElementwiseKernels = {rms_norm, norm_rope, silu_gated, gelu_gated, softcap};
+constexpr ElementwiseKernels kElementwiseKernels = {rms_norm,   norm_rope,     silu_gated,
+                                                    gelu_gated, sigmoid_gated, softcap};
 
 }  // namespace
 }  // namespace vllm::cpu

@@ -22,7 +22,17 @@ double gelu_tanh(double x) {
 
 }  // namespace
 
-double activate(Activation act, double x) { return act == Activation::Silu ? silu(x) : gelu_tanh(x); }
+double activate(Activation act, double x) {
+  switch (act) {
+    case Activation::Silu:
+      return silu(x);
+    case Activation::GeluTanh:
+      return gelu_tanh(x);
+    case Activation::Sigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
+  }
+  return x;
+}
 
 void ReferenceDevice::gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) {
   checks::gated(gate, up, out);

@@ -14,6 +14,8 @@ class ReferenceDevice final : public Device {
   void read(const Tensor& src, float* dst) override;
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override;
+  std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override;
+  void copy_state(StateCache& cache, int from, int to) override;
   void begin_step(const StepBatch& batch) override;
   void end_step() override;
 
@@ -26,6 +28,9 @@ class ReferenceDevice final : public Device {
   void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) override;
   void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
                  const Tensor& out) override;
+  void causal_conv(StateCache& cache, int layer, const Tensor& weight, const Tensor& x) override;
+  void delta_rule(StateCache& cache, int layer, const Tensor& qkv, const Tensor& a, const Tensor& b,
+                  const Tensor& decay, const Tensor& dt_bias, const Tensor& out) override;
   void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) override;
   void experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
                const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) override;
