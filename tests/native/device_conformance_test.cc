@@ -353,6 +353,7 @@ struct ExpertsCase {
   Format gate, down;
   bool renormalise;
   Activation act = Activation::Silu;
+  bool ordered = false;  // weights have scales and, all but every fourth, an order of their own
 };
 
 const ExpertsCase kExpertsCases[] = {
@@ -363,6 +364,9 @@ const ExpertsCase kExpertsCases[] = {
     {60, 4, 96, 160, Format::Q4_1, Format::Q5_0, false},
     {16, 3, 256, 256, Format::Q4_K, Format::Q6_K, true},
     {6, 2, 512, 64, Format::Q5_K, Format::Q4_0, true},
+    {9, 3, 96, 160, Format::Q4_Z, Format::Q4_Z, true, Activation::Silu, true},
+    {12, 4, 64, 128, Format::F8_E4M3_64, Format::F8_E4M3, true, Activation::Silu, true},
+    {12, 4, 128, 64, Format::NVFP4, Format::NVFP4, false, Activation::Silu, true},
 };
 
 std::string name_of(const ExpertsCase& c) {
@@ -382,6 +386,17 @@ struct ExpertsData {
       weights.emplace_back(c.down, c.hidden, c.inner, 3 * e + 3);
     }
     Random random(c.experts + rows);
+    for (size_t i = 0; c.ordered && i < weights.size(); ++i) {
+      WeightView& view = weights[i].view;
+      auto scale = std::make_shared<std::vector<float>>(i % 2 ? 1 : static_cast<size_t>(view.rows));
+      for (float& s : *scale) s = 1.0f + 0.25f * random.gauss();
+      view.scale = std::move(scale);
+      if (i % 4 == 3) continue;
+      auto order = std::make_shared<std::vector<int32_t>>(static_cast<size_t>(view.cols));
+      for (size_t k = 0; k < order->size(); ++k)
+        (*order)[k] = static_cast<int32_t>((k * (i % 2 ? 7 : 11) + i) % order->size());
+      view.order = std::move(order);
+    }
     x = random.gauss(rows * c.hidden);
     y = random.gauss(rows * c.hidden, 0.1f);
     // Low experts are taken by most rows, high ones by few or none.

@@ -88,6 +88,21 @@ struct Weights {
         case Format::Q6_K:
           half(208, d / 64);
           break;
+        case Format::F8_E4M3:
+          block[0] = block[0] % 128 > 0x38 ? block[0] & 0xb7 : block[0];
+          break;
+        case Format::F8_E4M3_64: {
+          const auto scale = static_cast<float>(d / 16);
+          for (int i = 4; i < 68; ++i) block[i] = block[i] % 128 > 0x70 ? block[i] & 0x8f : block[i];
+          std::memcpy(block, &scale, 4);
+          break;
+        }
+        case Format::Q4_Z: {
+          const auto scale = static_cast<float>(d);
+          std::memcpy(block, &scale, 4);
+          block[4] %= 17;
+          break;
+        }
         case Format::IQ4_NL:
           half(0, d / 8);
           break;

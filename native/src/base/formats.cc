@@ -224,6 +224,31 @@ void decode_q2_k(const uint8_t* src, int64_t n, float* dst) {
   }
 }
 
+void decode_f8_e4m3(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = e4m3_to_f32(src[i]);
+}
+
+// f32 scale, codes[64]
+void decode_f8_e4m3_64(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / 64; ++b, src += 68, dst += 64) {
+    const float scale = load<float>(src);
+    for (int j = 0; j < 64; ++j) dst[j] = e4m3_to_f32(src[4 + j]) * scale;
+  }
+}
+
+// f32 scale, u8 zero point, qs[16]
+void decode_q4_z(const uint8_t* src, int64_t n, float* dst) {
+  for (int64_t b = 0; b < n / kLegacyBlock; ++b, src += 21, dst += kLegacyBlock) {
+    const float scale = load<float>(src);
+    const int zero = src[4];
+    const uint8_t* qs = src + 5;
+    for (int j = 0; j < 16; ++j) {
+      dst[j] = scale * static_cast<float>((qs[j] & 15) - zero);
+      dst[j + 16] = scale * static_cast<float>((qs[j] >> 4) - zero);
+    }
+  }
+}
+
 // d, signs[16]
 void decode_q1_0(const uint8_t* src, int64_t n, float* dst) {
   for (int64_t b = 0; b < n / 128; ++b, src += 18, dst += 128) {
@@ -272,6 +297,9 @@ constexpr FormatInfo kFormats[] = {
     {Format::IQ1_S, "IQ1_S", 19, 256, 50, decode_integers<Format::IQ1_S, 50>},
     {Format::IQ1_M, "IQ1_M", 29, 256, 56, decode_integers<Format::IQ1_M, 56>},
     {Format::Q1_0, "Q1_0", 41, 128, 18, decode_q1_0},
+    {Format::F8_E4M3, "F8_E4M3", -1, 1, 1, decode_f8_e4m3},
+    {Format::F8_E4M3_64, "F8_E4M3_64", -1, 64, 68, decode_f8_e4m3_64},
+    {Format::Q4_Z, "Q4_Z", -1, 32, 21, decode_q4_z},
 };
 
 }  // namespace
@@ -282,7 +310,7 @@ const FormatInfo& format_info(Format format) { return kFormats[static_cast<size_
 
 const FormatInfo* find_ggml_format(uint32_t ggml_type) {
   for (const FormatInfo& info : kFormats) {
-    if (static_cast<uint32_t>(info.ggml_type) == ggml_type) return &info;
+    if (info.ggml_type >= 0 && static_cast<uint32_t>(info.ggml_type) == ggml_type) return &info;
   }
   return nullptr;
 }
@@ -332,6 +360,13 @@ uint16_t f32_to_f16(float value) {
 }
 
 float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+float e4m3_to_f32(uint8_t bits) {
+  if ((bits & 0x7f) == 0x7f)
+    return std::bit_cast<float>(0x7fc00000u | static_cast<uint32_t>(bits & 0x80) << 24);
+  // As the top of an f16, whose exponent has one bit more and a bias greater by 8.
+  return f16_to_f32(static_cast<uint16_t>((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256.0f;
+}
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

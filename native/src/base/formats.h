@@ -34,13 +34,18 @@ enum class Format : uint8_t {
   IQ1_S,
   IQ1_M,
   Q1_0,
+  // Of safetensors checkpoints. The last two are made at load: f32 scale, 64 E4M3 bytes; and f32 scale, u8
+  // zero point z, qs[16] paired as in Q4_0, of value scale * (q - z).
+  F8_E4M3,
+  F8_E4M3_64,
+  Q4_Z,
 };
-static constexpr int kFormatCount = static_cast<int>(Format::Q1_0) + 1;
+static constexpr int kFormatCount = static_cast<int>(Format::Q4_Z) + 1;
 
 struct FormatInfo {
   Format format;
-  const char* name;  // as GGUF writes it: "F32", "Q4_K"
-  int ggml_type;     // type id in a GGUF tensor table
+  const char* name;  // as GGUF or safetensors write it: "F32", "Q4_K", "F8_E4M3"
+  int ggml_type;     // type id in a GGUF tensor table, -1: none
   int block_size;    // elements of one block
   int block_bytes;   // bytes of one block
   /// Decodes `n` elements (a multiple of block_size) from `src` (any alignment) to `dst`.
@@ -67,5 +72,6 @@ float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);  // nearest even
 float bf16_to_f32(uint16_t bits);
 uint16_t f32_to_bf16(float value);  // nearest even, NaN stays NaN
+float e4m3_to_f32(uint8_t bits);    // the finite form "FN": 0x7f and 0xff are NaN, there is no infinity
 
 }  // namespace vllm

@@ -86,8 +86,13 @@ void state_cache(const StateCacheSpec& spec) {
 }
 
 void weight(const WeightView& view) {
-  if (view.rows <= 0 || view.cols <= 0 || !view.data)
+  if (view.rows <= 0 || view.cols <= 0 || !view.data == !view.source)
     fail_load("A weight of %lld x %lld values is empty.", number(view.rows), number(view.cols));
+  if (view.scale && view.scale->size() != 1 && static_cast<int64_t>(view.scale->size()) != view.rows)
+    fail_load("A weight of %lld rows has %zu scales, needed are 1 or one a row.", number(view.rows),
+              view.scale->size());
+  if (view.order && static_cast<int64_t>(view.order->size()) != view.cols)
+    fail_load("A weight of %lld columns has an order of %zu.", number(view.cols), view.order->size());
   const FormatInfo& info = format_info(view.format);
   if (view.cols % info.block_size != 0)
     fail_load("A weight has %lld columns; the format %s needs a multiple of %d.", number(view.cols),

@@ -39,6 +39,17 @@ struct Tensor {
   Tensor head(int64_t count) const { return {buffer, offset, count, cols, stride}; }
 };
 
+/// The rows of a weight whose parts (codes, scales, zero points) lie apart in its file.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  /// Writes rows [first, first + count), dense, in the layout of the view's format. Threads may call it at
+  /// once. Throws Error(ModelLoad) naming the tensor when its values make no weight.
+  virtual void read(int64_t first, int64_t count, uint8_t* out) const = 0;
+  /// The rows have been copied: their pages may leave memory.
+  virtual void release(int64_t first, int64_t count) const = 0;
+};
+
 /// A weight matrix as its file stores it: `rows` outputs of `cols` inputs each, row-major, any alignment.
 /// `keep_alive` owns the bytes (a file mapping); a device may keep it and read rows in place.
 struct WeightView {
@@ -48,6 +59,13 @@ struct WeightView {
   const uint8_t* data = nullptr;
   std::shared_ptr<const void> keep_alive;
   const MappedFile* file = nullptr;  // that the bytes are in, if any: pages that were copied are released
+  std::shared_ptr<const RowSource> source{};          // gives the rows where `data` is null
+  std::shared_ptr<const std::vector<float>> scale{};  // factor of the whole weight [1] or of each row [rows]
+  std::shared_ptr<const std::vector<int32_t>> order{};  // the input of each column; null: their own
+  std::string name{};                                   // for messages; may be empty
+
+  /// Row `index` as values, [cols], in the order of the inputs and times its scale.
+  void decode_row(int64_t index, float* out) const;
 };
 
 /// A weight matrix in a device's own layout.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <new>
 #include <vector>
 
@@ -135,13 +136,14 @@ ActivationTile tile_of(const Activations& a, const TokenTile& tile) {
 
 struct MatmulScratch::Impl {
   Activations activations[kSchemes];
+  AlignedBuffer ordered;  // inputs in the order of a weight's columns
 };
 
 MatmulScratch::MatmulScratch() : impl_(std::make_unique<Impl>()) {}
 MatmulScratch::~MatmulScratch() = default;
 
 size_t MatmulScratch::bytes() const {
-  size_t total = 0;
+  size_t total = impl_->ordered.bytes();
   for (const Activations& a : impl_->activations)
     total += a.x.bytes() + a.scale.bytes() + a.start.bytes() + a.sum.bytes();
   return total;
@@ -169,7 +171,6 @@ struct Job {
     product.cols = weight.cols;
     product.ldo = ldo;
     product.accumulate = accumulate;
-    product.factor = panel_factor(weight.format);
     const Codebook book = codebook(weight.format);
     product.codebook = &book;
     for (int64_t p = begin; p < end; p++) {
@@ -177,6 +178,7 @@ struct Job {
       product.panel = weight.memory.data() + p * weight.panel_stride;
       product.rows = static_cast<int>(std::min<int64_t>(panel_rows, weight.rows - row));
       product.bias = bias ? bias + column + row : nullptr;
+      product.scale = weight.scale.empty() ? nullptr : weight.scale.data() + row;
       for (size_t i = a.block_start[block]; i < a.block_start[block + 1]; i++) {
         product.tile = tile_of(a, a.tiles[i]);
         product.out = out + a.tiles[i].first * ldo + column + row;
@@ -226,15 +228,13 @@ struct Job {
 /// Below this many values to read, waking other threads costs more than it saves.
 constexpr int64_t kAloneValues = 16384;
 
-}  // namespace
-
-void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x,
-            int64_t ldx, int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo,
-            MatmulScratch& scratch) {
-  if (rows == 0 || weights.empty()) return;
+/// The product with weights whose columns are in the order of x's.
+void multiply(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x,
+              int64_t ldx, int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo,
+              Activations* activations) {
   const Kernels& kernels = kernels_of(isa);
   const int64_t cols = weights[0]->cols;
-  Job job{kernels, weights, scratch.impl_->activations, bias, accumulate, out, ldo};
+  Job job{kernels, weights, activations, bias, accumulate, out, ldo};
   int64_t panels = 0, bytes = 0;
   bool used[kSchemes] = {};
   for (const DeviceWeight* weight : weights) {
@@ -260,14 +260,14 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
   const int64_t block_rows = ((rows - 1) / blocks / 24 + 1) * 24;
   int64_t tiles = 0;
   for (int s = 0; s < kSchemes; s++) {
-    Activations& a = scratch.impl_->activations[s];
+    Activations& a = activations[s];
     a.used = used[s];
     if (used[s]) plan(a, static_cast<Scheme>(s), rows, cols, block_rows);
     if (used[s]) tiles += static_cast<int64_t>(a.tiles.size());
   }
   const auto prepare = [&](int64_t tile) {
     for (int s = 0; s < kSchemes; s++) {
-      const Activations& a = scratch.impl_->activations[s];
+      const Activations& a = activations[s];
       if (!a.used) continue;
       if (tile >= static_cast<int64_t>(a.tiles.size())) {
         tile -= static_cast<int64_t>(a.tiles.size());
@@ -298,40 +298,115 @@ void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weig
   }
 }
 
+const std::vector<int32_t>* order_of(const DeviceWeight* weight) {
+  return static_cast<const PackedWeight*>(weight)->view.order.get();
+}
+
+/// out[c] = row[order[c]]
+void put_in_order(const std::vector<int32_t>& order, const float* row, float* out) {
+  for (size_t c = 0; c < order.size(); c++) out[c] = row[order[c]];
+}
+
+void reorder(ThreadPool& pool, const std::vector<int32_t>& order, const float* x, int64_t ldx, int64_t rows,
+             float* out) {
+  const auto cols = static_cast<int64_t>(order.size());
+  const auto part = [&](Range range) {
+    for (int64_t t = range.begin; t < range.end; t++) put_in_order(order, x + t * ldx, out + t * cols);
+  };
+  if (rows * cols < kAloneValues) {
+    part({0, rows});
+  } else {
+    pool.run([&](int thread) { part(share(rows, thread, pool.threads())); });
+  }
+}
+
+}  // namespace
+
+void matmul(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> weights, const float* x,
+            int64_t ldx, int64_t rows, const float* bias, bool accumulate, float* out, int64_t ldo,
+            MatmulScratch& scratch) {
+  if (rows == 0) return;
+  // Neighbouring weights of one order of columns share a product.
+  int64_t column = 0;
+  for (size_t begin = 0, end = 0; begin < weights.size(); begin = end) {
+    const std::vector<int32_t>* const order = order_of(weights[begin]);
+    int64_t outputs = 0;
+    for (; end < weights.size() && order_of(weights[end]) == order; end++) outputs += weights[end]->rows;
+    const float* inputs = x;
+    int64_t stride = ldx;
+    if (order) {
+      stride = weights[begin]->cols;
+      scratch.impl_->ordered.reserve(static_cast<size_t>(rows * stride) * sizeof(float));
+      float* const ordered = scratch.impl_->ordered.as<float>();
+      reorder(pool, *order, x, ldx, rows, ordered);
+      inputs = ordered;
+    }
+    multiply(pool, isa, weights.subspan(begin, end - begin), inputs, stride, rows,
+             bias ? bias + column : nullptr, accumulate, out + column, ldo, scratch.impl_->activations);
+    column += outputs;
+  }
+}
+
 struct RowGroups::Impl {
+  struct Plane {
+    Activations activations[kSchemes];
+  };
   ThreadPool& pool;
   const Kernels& kernels;
-  Activations activations[kSchemes];
+  /// Where the weights of a group have orders of their own, its rows are there once for each: plane 0 is in
+  /// the natural order, plane 1 + k in that of weight k of each group.
+  std::deque<Plane> planes;
   AlignedBuffer gathered;  // rows of a tile side by side, for each thread
   std::vector<int32_t> start;
+  std::vector<const DeviceWeight*> weights;
+
+  size_t weights_of_group() const { return weights.size() / (start.size() - 1); }
+  /// That of the rows of a group in a plane; null: the natural one.
+  const std::vector<int32_t>* order(size_t plane, size_t group) const {
+    return plane == 0 ? nullptr : order_of(weights[group * weights_of_group() + plane - 1]);
+  }
+  size_t plane(size_t group, const DeviceWeight* weight) const {
+    if (!order_of(weight)) return 0;
+    const auto first = weights.begin() + static_cast<ptrdiff_t>(group * weights_of_group());
+    return 1 + static_cast<size_t>(std::find(first, weights.end(), weight) - first);
+  }
+  /// Of a (plane, scheme) pair, counted through.
+  Activations& form(size_t index) { return planes[index / kSchemes].activations[index % kSchemes]; }
+  size_t forms() const { return planes.size() * kSchemes; }
 };
 
-RowGroups::RowGroups(ThreadPool& pool, Isa isa) : impl_(new Impl{pool, kernels_of(isa), {}, {}, {}}) {}
+RowGroups::RowGroups(ThreadPool& pool, Isa isa) : impl_(new Impl{pool, kernels_of(isa), {}, {}, {}, {}}) {}
 RowGroups::~RowGroups() = default;
 
 void RowGroups::prepare(const float* x, int64_t ldx, int64_t cols, const int32_t* row_of,
                         std::span<const int32_t> start, std::span<const DeviceWeight* const> weights) {
-  const Kernels& kernels = impl_->kernels;
+  Impl& impl = *impl_;
   const int64_t rows = start.back();
   // Room for any grouping of as many rows, so that a later one takes no memory.
-  impl_->start.reserve(std::max(start.size(), static_cast<size_t>(rows) + 1));
-  impl_->start.assign(start.begin(), start.end());
-  for (Activations& a : impl_->activations) a.used = false;
-  for (const DeviceWeight* weight : weights) {
-    const auto& packed = static_cast<const PackedWeight&>(*weight);
+  impl.start.reserve(std::max(start.size(), static_cast<size_t>(rows) + 1));
+  impl.start.assign(start.begin(), start.end());
+  impl.weights.reserve(
+      std::max(weights.size(), weights.size() / (start.size() - 1) * static_cast<size_t>(rows)));
+  impl.weights.assign(weights.begin(), weights.end());
+  for (size_t f = 0; f < impl.forms(); f++) impl.form(f).used = false;
+  for (size_t i = 0; i < weights.size(); i++) {
+    const auto& packed = static_cast<const PackedWeight&>(*weights[i]);
     if (packed.panels == 0) fail_runtime("A weight packed for lookups only cannot be multiplied with.");
-    impl_->activations[static_cast<int>(kernels.scheme[static_cast<int>(packed.format)])].used = true;
+    const size_t plane = order_of(weights[i]) ? 1 + i % impl.weights_of_group() : 0;
+    while (impl.planes.size() <= plane) impl.planes.emplace_back();
+    const Scheme scheme = impl.kernels.scheme[static_cast<int>(packed.format)];
+    impl.planes[plane].activations[static_cast<int>(scheme)].used = true;
   }
   int64_t tiles = 0;
-  for (int s = 0; s < kSchemes; s++) {
-    Activations& a = impl_->activations[s];
+  for (size_t f = 0; f < impl.forms(); f++) {
+    Activations& a = impl.form(f);
     if (!a.used) continue;
-    const auto scheme = static_cast<Scheme>(s);
+    const auto scheme = static_cast<Scheme>(f % kSchemes);
     plan(a, scheme, rows, cols, rows);
     a.tiles.clear();
     a.tiles.reserve(static_cast<size_t>(rows));
     a.block_start.clear();
-    a.block_start.reserve(impl_->start.capacity());
+    a.block_start.reserve(impl.start.capacity());
     for (size_t g = 0; g + 1 < start.size(); g++) {
       a.block_start.push_back(a.tiles.size());
       for (int64_t first = start[g], end = start[g + 1]; first < end;) {
@@ -345,35 +420,40 @@ void RowGroups::prepare(const float* x, int64_t ldx, int64_t cols, const int32_t
 
   constexpr int64_t kMostTokens = 16;  // of a tile
   const int64_t own = kMostTokens * cols;
-  impl_->gathered.reserve(static_cast<size_t>(own * impl_->pool.threads()) * sizeof(float));
+  impl.gathered.reserve(static_cast<size_t>(own * impl.pool.threads()) * sizeof(float));
   std::atomic<int64_t> next{0};
   const auto part = [&](int thread) {
-    float* const gathered = impl_->gathered.as<float>() + thread * own;
+    float* const gathered = impl.gathered.as<float>() + thread * own;
     for (int64_t item = next.fetch_add(1); item < tiles; item = next.fetch_add(1)) {
-      int s = 0;
-      int64_t index = item;
-      while (!impl_->activations[s].used ||
-             index >= static_cast<int64_t>(impl_->activations[s].tiles.size())) {
-        if (impl_->activations[s].used) index -= static_cast<int64_t>(impl_->activations[s].tiles.size());
-        s++;
-      }
-      const Activations& a = impl_->activations[s];
-      const TokenTile& tile = a.tiles[static_cast<size_t>(index)];
-      const float* in = x + (row_of ? row_of[tile.first] : tile.first) * ldx;
+      auto index = static_cast<size_t>(item);
+      size_t f = 0;
+      for (; !impl.form(f).used || index >= impl.form(f).tiles.size(); f++)
+        if (impl.form(f).used) index -= impl.form(f).tiles.size();
+      const Activations& a = impl.form(f);
+      const TokenTile& tile = a.tiles[index];
+      const auto group = std::upper_bound(start.begin(), start.end(), tile.first) - start.begin() - 1;
+      const std::vector<int32_t>* const order = impl.order(f / kSchemes, static_cast<size_t>(group));
+      const auto row = [&](int t) { return x + (row_of ? row_of[tile.first + t] : tile.first + t) * ldx; };
+      const float* in = row(0);
       int64_t stride = ldx;
-      if (row_of && tile.tokens() > 1) {
-        for (int t = 0; t < tile.tokens(); t++)
-          std::copy_n(x + row_of[tile.first + t] * ldx, cols, gathered + t * cols);
+      if (order || (row_of && tile.tokens() > 1)) {
+        for (int t = 0; t < tile.tokens(); t++) {
+          if (order) {
+            put_in_order(*order, row(t), gathered + t * cols);
+          } else {
+            std::copy_n(row(t), cols, gathered + t * cols);
+          }
+        }
         in = gathered;
         stride = cols;
       }
-      kernels.prepare[s](in, stride, tile.tokens(), cols, tile_of(a, tile));
+      impl.kernels.prepare[f % kSchemes](in, stride, tile.tokens(), cols, tile_of(a, tile));
     }
   };
   if (rows * cols < kAloneValues) {
     part(0);
   } else {
-    impl_->pool.run(part);
+    impl.pool.run(part);
   }
 }
 
@@ -382,8 +462,9 @@ void RowGroups::multiply(size_t group, const DeviceWeight& weight, int64_t first
   const auto& packed = static_cast<const PackedWeight&>(weight);
   const DeviceWeight* const list[] = {&weight};
   const int panel_rows = panel_layout(weight.format).rows;
+  Activations* const activations = impl_->planes[impl_->plane(group, &weight)].activations;
   const Job job{
-      impl_->kernels, list, impl_->activations, nullptr, false, out - impl_->start[group] * ldo - first, ldo};
+      impl_->kernels, list, activations, nullptr, false, out - impl_->start[group] * ldo - first, ldo};
   job.panels(0, 0, first / panel_rows, std::min(packed.panels, (first + count) / panel_rows), group);
 }
 
@@ -393,8 +474,7 @@ void embed_row(const DeviceWeight& table, int32_t id, float scale, float* out) {
     fail_argument("Token id %d is outside the embedding table of %lld rows.", id,
                   static_cast<long long>(table.rows));
   }
-  const int64_t stride = row_bytes(table.format, table.cols);
-  format_info(table.format).decode(packed.file_rows + id * stride, table.cols, out);
+  packed.view.decode_row(id, out);
   if (scale != 1.0f) {
     for (int64_t k = 0; k < table.cols; k++) out[k] *= scale;
   }

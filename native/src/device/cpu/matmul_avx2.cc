@@ -29,6 +29,11 @@ struct Simd {
     return (Word)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p));
   }
   static Word lookup(Word book, Word w) { return (Word)_mm256_shuffle_epi8((__m256i)book, (__m256i)w); }
+  static Float e4m3(const uint8_t* p) {
+    // The sign lands in both bits above the exponent's lower four.
+    const __m128i v = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i*)p)), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(v, _mm_set1_epi16(-0x4001)));
+  }
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
   }

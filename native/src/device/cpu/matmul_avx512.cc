@@ -32,6 +32,11 @@ struct Simd {
     return (Word)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)p));
   }
   static Word lookup(Word book, Word w) { return (Word)_mm512_shuffle_epi8((__m512i)book, (__m512i)w); }
+  static Float e4m3(const uint8_t* p) {
+    // See the AVX2 form.
+    const __m256i v = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(v, _mm256_set1_epi16(-0x4001)));
+  }
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
   }

@@ -26,17 +26,17 @@ struct ActivationTile {
   float* sum;      // [blocks][T]
 };
 
-/// One panel times one tile: out[t * ldo + r] (+)= factor * sum over k + bias[r], for r < rows.
+/// One panel times one tile: out[t * ldo + r] (+)= scale[r] * sum over k + bias[r], for r < rows.
 struct TileProduct {
   const uint8_t* panel;
   int64_t cols;
   ActivationTile tile;
   float* out;
   int64_t ldo;
-  const float* bias;  // or null
+  const float* bias;   // or null
+  const float* scale;  // or null: 1
   bool accumulate;
   int rows;  // of the panel that exist
-  float factor;
   const Codebook* codebook;
 };
 

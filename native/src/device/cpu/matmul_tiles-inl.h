@@ -8,6 +8,7 @@
 //   half(p), brain(p), signed_bytes(p): kLanes f16, bf16, int8 as f32; byte_ints(p): kLanes uint8 as Int;
 //   half_of_bytes(p): kLanes bytes as f32, each the eight bits after the sign of an f16;
 //   lookup(book, w): the bytes of w, all below 16, as indices into 16 bytes, of which table(p) makes book;
+//   e4m3(p): kLanes E4M3 as f32 * 2^-8;
 //   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
 //   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
 //   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
@@ -35,13 +36,15 @@ __attribute__((noinline)) void finish(const TileProduct& p, const float* c, int 
     float* out = p.out + t * p.ldo;
     int r = 0;
     for (; r + kLanes <= p.rows; r += kLanes) {
-      Float v = load_floats(c + r) * Simd::splat(p.factor);
+      Float v = load_floats(c + r);
+      if (p.scale) v *= load_floats(p.scale + r);
       if (p.bias) v += load_floats(p.bias + r);
       if (p.accumulate) v += load_floats(out + r);
       store_floats(out + r, v);
     }
     for (; r < p.rows; r++) {
-      float v = c[r] * p.factor;
+      float v = c[r];
+      if (p.scale) v *= p.scale[r];
       if (p.bias) v += p.bias[r];
       if (p.accumulate) v += out[r];
       out[r] = v;
@@ -119,6 +122,9 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
   } else if constexpr (kScales == Scales::E4m3) {
     s.scale = Simd::half_of_bytes(group + 32 * g + first);
     s.second = Simd::half_of_bytes(group + 32 * g + 16 + first);
+  } else if constexpr (kScales == Scales::FloatZero) {
+    s.scale = load_floats(group + 64 * g + 4 * first);
+    s.minimum = -(s.scale * __builtin_convertvector(Simd::byte_ints(group + 256 + 16 * g + first), Float));
   } else if constexpr (kScales == Scales::Half || kScales == Scales::HalfMinimum) {
     s.scale = Simd::half(group + 32 * g + 2 * first);
     if (layout.minimum()) s.minimum = Simd::half(group + 64 + 32 * g + 2 * first);
@@ -307,7 +313,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
       }
     }
   } else {
-    constexpr int kSize = f == Format::F32 ? 4 : 2;
+    constexpr int kSize = f == Format::F32 ? 4 : f == Format::F16 ? 2 : 1;
     const uint8_t* w = panel + kSize * first;
     const float* values = static_cast<const float*>(x) + token;
     for (int64_t k = 0; k < cols; k++, w += 32 * kSize, values += T) {
@@ -315,7 +321,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
 #pragma GCC unroll 8
       for (int v = 0; v < V; v++) {
         const uint8_t* p = w + kSize * kLanes * v;
-        row[v] = f == Format::F32 ? load_floats(p) : Simd::half(p);
+        row[v] = f == Format::F32 ? load_floats(p) : f == Format::F16 ? Simd::half(p) : Simd::e4m3(p);
       }
 #pragma GCC unroll 16
       for (int t = 0; t < U; t++) {
@@ -339,21 +345,31 @@ __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kWide = Simd::kRegisters >= 32;
   constexpr int V = kWide || T > 2 ? 2 : 32 / kLanes;
   constexpr int U = kWide || T <= 4 ? T : T == 8 || f == Format::BF16 ? 4 : 6;
-  constexpr bool kOnePass = V * kLanes == 32 && U == T;
-  constexpr int kGroupInputs = panel_layout(f).group_inputs;
+  constexpr bool kScaled = f == Format::F8_E4M3_64;  // the sums of a stretch have a scale of their own
+  constexpr bool kOnePass = V * kLanes == 32 && U == T && !kScaled;
+  constexpr PanelLayout layout = panel_layout(f);
   const int64_t stretch = kOnePass ? product.cols : 64;
   alignas(64) float c[T * 32] = {};
+  alignas(64) float total[kScaled ? T * 32 : 1] = {};
   const uint8_t* panel = product.panel;
   const uint8_t* x = static_cast<const uint8_t*>(product.tile.x);
   for (int64_t k = 0; k < product.cols; k += stretch) {
     const int64_t cols = k + stretch < product.cols ? stretch : product.cols - k;
     for (int first = 0; first < 32; first += V * kLanes) {
-      for (int token = 0; token < T; token += U) float_pass<f, T, V, U>(panel, cols, x, first, token, c);
+      for (int token = 0; token < T; token += U)
+        float_pass<f, T, V, U>(panel + layout.data, cols, x, first, token, c);
     }
-    panel += stretch / kGroupInputs * panel_layout(f).group_bytes;
+    if constexpr (kScaled) {
+      for (int i = 0; i < T * 32; i += kLanes) {
+        store_floats(total + i, Simd::fma(load_floats(c + i), load_floats(panel + 4 * (i % 32)),
+                                          load_floats(total + i)));
+        store_floats(c + i, Float{});
+      }
+    }
+    panel += stretch / layout.group_inputs * layout.group_bytes;
     x += stretch * T * (f == Format::BF16 && Simd::kBf16Dots ? 2 : 4);
   }
-  finish(product, c, T, 32);
+  finish(product, kScaled ? total : c, T, 32);
 }
 
 uint32_t float_bits(float v) {
@@ -498,6 +514,8 @@ constexpr Kernels make_kernels() {
   VLLM_FLOAT_FORMAT(F32)
   VLLM_FLOAT_FORMAT(F16)
   VLLM_FLOAT_FORMAT(BF16)
+  VLLM_FLOAT_FORMAT(F8_E4M3)
+  VLLM_FLOAT_FORMAT(F8_E4M3_64)
   VLLM_QUANTISED_FORMAT(Q4_0)
   VLLM_QUANTISED_FORMAT(Q4_1)
   VLLM_QUANTISED_FORMAT(Q5_0)
@@ -522,6 +540,7 @@ constexpr Kernels make_kernels() {
   VLLM_QUANTISED_FORMAT(IQ1_S)
   VLLM_QUANTISED_FORMAT(IQ1_M)
   VLLM_QUANTISED_FORMAT(Q1_0)
+  VLLM_QUANTISED_FORMAT(Q4_Z)
 #undef VLLM_FLOAT_FORMAT
 #undef VLLM_QUANTISED_FORMAT
   if (Simd::kBf16Dots) k.scheme[static_cast<int>(Format::BF16)] = Scheme::BF16;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <vector>
 
 #include "base/error.h"
 #include "base/integer_blocks.h"
@@ -57,9 +60,14 @@ void unpack_scales(const uint8_t* s, uint8_t scale[8], uint8_t minimum[8]) {
 template <Format f>
 void pack_block(const uint8_t* in, int64_t b, int r, uint8_t* group) {
   constexpr PanelLayout layout = panel_layout(f);
-  const int g = static_cast<int>(b % 2);
+  constexpr int kBlocks = layout.group_inputs / 32;
+  const int g = static_cast<int>(b % kBlocks);
   uint8_t* data = group + layout.data + g * layout.block_bytes + 4 * r;
-  if constexpr (f == Format::MXFP4) {
+  if constexpr (f == Format::Q4_Z) {
+    std::memcpy(group + 64 * g + 4 * r, in, 4);
+    group[256 + 16 * g + r] = in[4];
+    in += 5;
+  } else if constexpr (f == Format::MXFP4) {
     const uint16_t scale = half_e8m0_to_bf16(in[0]);
     std::memcpy(group + 32 * g + 2 * r, &scale, 2);
     in += 1;
@@ -248,7 +256,7 @@ void pack_quantised(const uint8_t* in, int64_t stride, int rows, int64_t cols, u
         pack_q2_k(block, r, group);
       } else if constexpr (f == Format::Q1_0) {
         pack_q1_0(block, r, group);
-      } else if constexpr (f > Format::NVFP4) {
+      } else if constexpr (f > Format::NVFP4 && layout.grouped()) {
         pack_integers<f>(block, r, group);
       } else if constexpr (layout.grouped()) {
         pack_superblock<f>(block, r, group);
@@ -274,6 +282,16 @@ void pack_float(const uint8_t* in, int64_t stride, int rows, int64_t row_bytes, 
   if (const int64_t rest = row_bytes - whole * size) {
     for (int r = 0; r < rows; r++) {
       std::memcpy(out + (whole * 32 + r) * size, in + r * stride + whole * size, static_cast<size_t>(rest));
+    }
+  }
+}
+
+/// Rows of f32 scale, 64 bytes.
+void pack_float8_64(const uint8_t* in, int64_t stride, int rows, int64_t cols, uint8_t* out) {
+  for (int64_t b = 0; b < cols / 64; b++, in += 68, out += 2176) {
+    for (int r = 0; r < rows; r++) {
+      std::memcpy(out + 4 * r, in + r * stride, 4);
+      for (int k = 0; k < 64; k++) out[128 + 32 * k + r] = in[r * stride + 4 + k];
     }
   }
 }
@@ -334,6 +352,12 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
       return pack_quantised<Format::IQ1_M>(in, stride, rows, cols, out);
     case Format::Q1_0:
       return pack_quantised<Format::Q1_0>(in, stride, rows, cols, out);
+    case Format::F8_E4M3:
+      return pack_float<1>(in, stride, rows, stride, out);
+    case Format::F8_E4M3_64:
+      return pack_float8_64(in, stride, rows, cols, out);
+    case Format::Q4_Z:
+      return pack_quantised<Format::Q4_Z>(in, stride, rows, cols, out);
   }
 }
 
@@ -341,13 +365,23 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
 
 std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa, bool lookup_only) {
   const FormatInfo& info = format_info(weight.format);
-  if (weight.rows < 1 || weight.cols < 1 || weight.cols % info.block_size || !weight.data) {
+  if (weight.rows < 1 || weight.cols < 1 || weight.cols % info.block_size ||
+      (!weight.data && !weight.source)) {
     fail_load(
         "A %s weight of %lld x %lld values cannot be packed: rows must be positive and columns a multiple of "
         "%d.",
         info.name, static_cast<long long>(weight.rows), static_cast<long long>(weight.cols), info.block_size);
   }
   const PanelLayout layout = panel_layout(weight.format);
+  const auto check = [&](const uint8_t* in, int64_t first, int64_t last) {
+    if (weight.format != Format::F8_E4M3) return;  // those with scales are checked by their source
+    const uint8_t* const end = in + (last - first) * weight.cols;
+    const uint8_t* const bad = std::find_if(in, end, [](uint8_t code) { return (code & 0x7f) == 0x7f; });
+    if (bad == end) return;
+    fail_load("The %s weight %s holds NaN at row %lld, column %lld.", info.name, quote(weight.name).c_str(),
+              static_cast<long long>(first + (bad - in) / weight.cols),
+              static_cast<long long>((bad - in) % weight.cols));
+  };
   const int64_t stride = row_bytes(weight.format, weight.cols);
   const int64_t panels = lookup_only ? 0 : (weight.rows + layout.rows - 1) / layout.rows;
   const int64_t panel_stride = panel_bytes(weight.format, weight.cols);
@@ -364,23 +398,52 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
   packed->panels = panels;
   packed->panel_stride = panel_stride;
   if (panels == 0) return packed;
+  if (const float factor = panel_factor(weight.format); weight.scale || factor != 1) {
+    packed->scale = weight.scale ? *weight.scale : std::vector<float>{1};
+    packed->scale.resize(static_cast<size_t>(weight.rows), packed->scale.front());
+    for (float& scale : packed->scale) scale *= factor;
+    packed->bytes += packed->scale.size() * sizeof(float);
+  }
 
   std::atomic<int64_t> next{0};
   const int64_t step = std::max<int64_t>(1, (int64_t{256} << 10) / panel_stride);
+  std::mutex mutex;
+  std::exception_ptr fault;
+  std::atomic<bool> failed{false};
   pool.run([&](int) {
-    for (int64_t p = next.fetch_add(step); p < panels; p = next.fetch_add(step)) {
-      for (int64_t i = p; i < std::min(panels, p + step); i++) {
-        const int rows = static_cast<int>(std::min<int64_t>(layout.rows, weight.rows - i * layout.rows));
-        pack_panel(weight.format, weight.data + i * layout.rows * stride, stride, rows, weight.cols,
-                   packed->memory.data() + i * panel_stride);
+    std::vector<uint8_t> made;
+    for (int64_t p = next.fetch_add(step); p < panels && !failed; p = next.fetch_add(step)) {
+      const int64_t first = p * layout.rows, last = std::min(weight.rows, (p + step) * layout.rows);
+      const uint8_t* in = nullptr;
+      try {
+        if (weight.source) {
+          made.resize(static_cast<size_t>((last - first) * stride));
+          weight.source->read(first, last - first, made.data());
+          in = made.data();
+        } else {
+          in = weight.data + first * stride;
+          check(in, first, last);
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        fault = std::current_exception();
+        failed = true;
+        return;
+      }
+      for (int64_t row = first; row < last; row += layout.rows) {
+        const int rows = static_cast<int>(std::min<int64_t>(layout.rows, last - row));
+        pack_panel(weight.format, in + (row - first) * stride, stride, rows, weight.cols,
+                   packed->memory.data() + row / layout.rows * panel_stride);
       }
       // Else a large weight is in memory twice while it is packed.
-      if (weight.file) {
-        const int64_t first = p * layout.rows, last = std::min(weight.rows, (p + step) * layout.rows);
-        weight.file->release(weight.data + first * stride, static_cast<size_t>((last - first) * stride));
+      if (weight.source) {
+        weight.source->release(first, last - first);
+      } else if (weight.file) {
+        weight.file->release(in, static_cast<size_t>((last - first) * stride));
       }
     }
   });
+  if (fault) std::rethrow_exception(fault);
   return packed;
 }
 

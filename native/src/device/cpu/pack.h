@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "device/cpu/pack_memory.h"
 #include "device/device.h"
@@ -10,12 +11,11 @@ namespace vllm::cpu {
 
 class PackedWeight : public DeviceWeight {
  public:
-  PackedWeight(const WeightView& view, size_t packed_bytes)
-      : file_rows(view.data), keep_alive(view.keep_alive), memory(packed_bytes) {}
+  PackedWeight(const WeightView& weight, size_t packed_bytes) : view(weight), memory(packed_bytes) {}
 
-  const uint8_t* file_rows;  // as in the file, for lookups
-  std::shared_ptr<const void> keep_alive;
+  WeightView view;  // for lookups
   PanelMemory memory;
+  std::vector<float> scale;  // of each output, panel_factor included; empty: 1
   int64_t panels = 0;        // 0: lookup only
   int64_t panel_stride = 0;  // bytes
 };

@@ -7,6 +7,8 @@
 //   F32   [K][32] f32
 //   F16   [K][32] f16
 //   BF16  [K/2][32][2] bf16, the inputs 2k and 2k + 1 of each row side by side; an odd K is padded by a zero
+//   F8_E4M3     [K][32] bytes
+//   F8_E4M3_64  for 64 inputs: scale [32] f32 | [64][32] bytes
 //
 // Quantised formats, 16 rows. A group is the scales of its blocks (see Scales) and then the blocks: a block
 // is 32 inputs as `code_bits` vectors of 64 bytes. With a byte a code, byte 4r + c of vector i (of 8) is
@@ -32,6 +34,7 @@ enum class Scales : uint8_t {
   Half,         // 2 blocks: d [2][16] f16
   HalfMinimum,  // 2 blocks: d [2][16] f16 | m [2][16] f16
   Brain,        // 2 blocks: d [2][16] bf16
+  FloatZero,    // 4 blocks: scale [4][16] f32 | zero point [4][16] u8
   E4m3,   // 2 blocks: d [2][2 halves of 16 inputs][16] E4M3 without sign, read as f16: 2^-8 of its value
   Wide,   // 4 blocks: d [16] f16 | 32 unused bytes
   Super,  // 8 blocks: d [16] f16 | dmin [16] f16 | scale [8][16] u8 | min [8][16] u8
@@ -57,8 +60,8 @@ struct PanelLayout {
 
   /// A term for the sum of the inputs of the block, or of its halves.
   constexpr bool minimum() const {
-    return scales == Scales::HalfMinimum || scales == Scales::Super || scales == Scales::SuperShifted ||
-           scales == Scales::SuperHalvesMinimum;
+    return scales == Scales::HalfMinimum || scales == Scales::FloatZero || scales == Scales::Super ||
+           scales == Scales::SuperShifted || scales == Scales::SuperHalvesMinimum;
   }
   /// Two scales a block, for 16 inputs each.
   constexpr bool halves() const {
@@ -68,8 +71,8 @@ struct PanelLayout {
   constexpr bool grouped() const { return group_inputs == 256; }
 };
 
-static constexpr PanelLayout float_layout(int group_inputs, int group_bytes) {
-  return {32, group_inputs, group_bytes, 0, 0, 0, Scales::None, -1, 0, false};
+static constexpr PanelLayout float_layout(int group_inputs, int group_bytes, int data = 0) {
+  return {32, group_inputs, group_bytes, data, 0, 0, Scales::None, -1, 0, false};
 }
 
 /// Bytes of a group before its blocks.
@@ -88,6 +91,7 @@ static constexpr int scale_bytes(Scales scales) {
     case Scales::SuperPlain:
     case Scales::SuperShifted:
       return 192;
+    case Scales::FloatZero:
     case Scales::Super:
     case Scales::SuperHalves:
     case Scales::SuperHalvesMinimum:
@@ -97,7 +101,9 @@ static constexpr int scale_bytes(Scales scales) {
 }
 
 static constexpr PanelLayout code_layout(int bits, Scales scales, int offset_bits) {
-  const int blocks = scales >= Scales::Super ? 8 : scales == Scales::Wide ? 4 : 2;
+  const int blocks = scales >= Scales::Super                                 ? 8
+                     : scales == Scales::Wide || scales == Scales::FloatZero ? 4
+                                                                             : 2;
   const int block = 64 * bits, data = scale_bytes(scales);
   const int largest = bits == 1 ? 2 : (1 << bits) - 1;
   return {16, 32 * blocks, data + blocks * block, data, block, bits, scales, offset_bits, largest, false};
@@ -161,6 +167,12 @@ static constexpr PanelLayout panel_layout(Format format) {
       return code_layout(2, Scales::SuperShifted, 0);
     case Format::Q1_0:
       return code_layout(1, Scales::Wide, 0);
+    case Format::F8_E4M3:
+      return float_layout(1, 32);
+    case Format::F8_E4M3_64:
+      return float_layout(64, 2176, 128);
+    case Format::Q4_Z:
+      return code_layout(4, Scales::FloatZero, -1);
   }
   return {};
 }
@@ -170,6 +182,9 @@ static constexpr bool is_float(Format format) { return format <= Format::BF16; }
 /// What the outputs of a format's panels are multiplied with.
 static constexpr float panel_factor(Format format) {
   switch (format) {
+    case Format::F8_E4M3:
+    case Format::F8_E4M3_64:
+      return 256;  // E4M3 is read as f16, whose bias is greater by 8
     case Format::NVFP4:
       return 128;  // 2^8 for the bias of the scales, 1/2 for the doubled codes
     case Format::IQ3_XXS:

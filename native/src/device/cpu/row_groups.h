@@ -18,7 +18,8 @@ class RowGroups {
   ~RowGroups();
 
   /// Row i is x[row_of[i]], or x[i] where `row_of` is null; rows of x are ldx apart, [cols]. Group g is the
-  /// rows start[g] .. start[g + 1] - 1. `weights` are all that the groups will be multiplied with.
+  /// rows start[g] .. start[g + 1] - 1. `weights` are all that the groups will be multiplied with: as many
+  /// for each group, in the order of the groups.
   void prepare(const float* x, int64_t ldx, int64_t cols, const int32_t* row_of,
                std::span<const int32_t> start, std::span<const DeviceWeight* const> weights);
   /// out[i][c] = row start[group] + i times output first + c of the weight, for c < count; `first` and

@@ -12,7 +12,7 @@ class ReferenceWeight final : public DeviceWeight {
 
   std::vector<float> row(int64_t index) const {
     std::vector<float> values(cols);
-    format_info(format).decode(view.data + index * row_bytes(format, cols), cols, values.data());
+    view.decode_row(index, values.data());
     return values;
   }
 };
