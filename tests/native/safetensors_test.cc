@@ -84,8 +84,8 @@ TEST_CASE("FILE-13 text_config is laid over the top level") {
         R"({"tie_word_embeddings":true,"architectures":["A"]})");
   CHECK(
       merged(
-          R"({"quantization_config":{"q":1},"a":1,"text_config":{"quantization_config":{"q":2},"a":2,"b":3}})") ==
-      R"({"quantization_config":{"q":1},"a":2,"b":3})");
+          R"({"quantization_config":{"quant_method":"awq","bits":4,"group_size":32},"a":1,"text_config":{"quantization_config":{"q":2},"a":2,"b":3}})") ==
+      R"({"quantization_config":{"quant_method":"awq","bits":4,"group_size":32},"a":2,"b":3})");
   CHECK(merged(R"({"a":1,"text_config":null})") == R"({"a":1,"text_config":null})");
   dir.write("config.json", R"({"text_config":[1]})");
   CHECK(contains(load_error([&] { Checkpoint::open(dir.path); }),

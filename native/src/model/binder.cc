@@ -55,9 +55,9 @@ std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int6
   const Weight* weight = take(name + ".weight", rows, cols);
   if (weight == nullptr || dry_) return nullptr;
   WeightView view = weight->view();
-  if (view.format != Format::F32) {
+  if (view.format != Format::F32 || weight->joined()) {
     const auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(rows * cols));
-    format_info(view.format).decode(view.data, rows * cols, values->data());
+    for (int64_t r = 0; r < rows; ++r) view.decode_row(r, values->data() + r * cols);
     view = {Format::F32, rows, cols, reinterpret_cast<const uint8_t*>(values->data()), values};
   }
   return pack(*weight, view, false);
@@ -76,6 +76,9 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
               static_cast<long long>(stack.rows), static_cast<long long>(stack.cols));
   }
   weight = take(stack.name, stack.count * stack.rows, stack.cols);
+  if (weight != nullptr && weight->joined())
+    fail_load("%s: the experts in %s are quantised, needed is then a tensor for each",
+              checkpoint_.path().c_str(), stack.name.c_str());
   if (weight == nullptr || dry_) return nullptr;
   WeightView view = weight->view();
   view.data += (index * stack.rows + first) * row_bytes(view.format, view.cols);
@@ -86,8 +89,9 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
 std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightView& view, bool lookup_only) {
   auto packed = device_.pack(view, lookup_only);
   // What has been read of the file are as many of its rows as there are in the view.
-  const auto bytes = static_cast<size_t>(view.rows * row_bytes(weight.format, view.cols));
-  weight.file->release(view.file != nullptr ? view.data : weight.data, bytes);
+  const size_t bytes =
+      weight.bytes / static_cast<size_t>(weight.view().rows) * static_cast<size_t>(view.rows);
+  weight.file->release(view.file != nullptr && view.data != nullptr ? view.data : weight.data, bytes);
   weight_bytes_ += packed->bytes;
   count(bytes);
   return packed;
@@ -145,6 +149,9 @@ const Weight* Binder::take(const std::string& name, int64_t rows, int64_t cols) 
 bool Binder::decode(const std::string& name, int64_t rows, int64_t cols, std::vector<float>& out) {
   const Weight* weight = take(name, rows, cols);
   if (weight == nullptr) return false;
+  if (weight->joined())
+    fail_load("%s: the tensor %s is quantised, needed are plain values", checkpoint_.path().c_str(),
+              name.c_str());
   const FormatInfo& info = format_info(weight->format);
   if (cols % info.block_size != 0)
     fail_load("%s: the tensor %s has rows of %lld values, needed is a multiple of %d",

@@ -19,7 +19,11 @@ WeightView Weight::view() const {
   out.rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) out.rows *= shape[i];
   out.cols = shape.empty() ? 1 : shape.back();
-  out.data = data;
+  out.data = source ? nullptr : data;
+  out.source = source;
+  out.scale = scale;
+  out.order = order;
+  out.name = name;
   out.keep_alive = file;
   out.file = file.get();
   return out;
@@ -41,6 +45,7 @@ const Weight* Checkpoint::find(std::string_view name) const {
     fail_load("%s: tensor %s has the type %s, supported are %s.", it->second.file->path().c_str(),
               quote(name).c_str(), it->second.type.c_str(), supported_formats().c_str());
   }
+  if (const auto it = faults_.find(name); it != faults_.end()) fail_load("%s", it->second.c_str());
   return nullptr;
 }
 
@@ -55,6 +60,7 @@ std::string Checkpoint::format_summary() const {
     if (!out.empty()) out += ", ";
     out += format("%s %.1f MB", name, static_cast<double>(bytes) / 1e6);
   }
+  if (!quantisation_.empty()) out += "; " + quantisation_;
   return out;
 }
 
@@ -76,6 +82,7 @@ std::string Checkpoint::fingerprint() const {
 std::string supported_formats() {
   std::string out;
   for (const FormatInfo& info : all_formats()) {
+    if (info.ggml_type < 0) continue;  // part of a quantised weight
     if (!out.empty()) out += ", ";
     out += info.name;
   }

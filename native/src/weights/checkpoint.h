@@ -20,6 +20,12 @@ struct Weight {
   const uint8_t* data = nullptr;
   size_t bytes = 0;
   std::shared_ptr<MappedFile> file;
+  // Of a quantised weight whose parts are several tensors: see WeightView. `data` and `bytes` are then those
+  // of its codes.
+  std::shared_ptr<const RowSource> source;
+  std::shared_ptr<const std::vector<float>> scale;
+  std::shared_ptr<const std::vector<int32_t>> order;
+  bool joined() const { return source || scale || order; }
 
   /// As a matrix: 1-D tensors are one row, leading dimensions are folded into the rows.
   WeightView view() const;
@@ -29,6 +35,9 @@ struct Weight {
 struct UnsupportedTensor {
   std::string type;
   std::shared_ptr<MappedFile> file;
+  std::vector<int64_t> shape;
+  const uint8_t* data = nullptr;
+  size_t bytes = 0;
 };
 
 class Checkpoint {
@@ -44,10 +53,11 @@ class Checkpoint {
   /// numeric arrays of at most 4096 entries, keys as in the file ("llama.block_count").
   const Json& config() const { return config_; }
   /// By checkpoint name; null when absent. Throws Error(ModelLoad) when the tensor is there in a type that is
-  /// not supported, naming tensor, type and the supported ones.
+  /// not supported, naming tensor, type and the supported ones, or when its parts make no weight.
   const Weight* find(std::string_view name) const;
   const std::map<std::string, Weight, std::less<>>& weights() const { return weights_; }
-  /// Weight formats with their bytes (MB is 10^6), most first: "Q4_1 66.4 MB, Q8_0 30.1 MB".
+  /// Weight formats with their bytes (MB is 10^6), most first: "Q4_1 66.4 MB, Q8_0 30.1 MB", and the
+  /// quantisation that the configuration names.
   std::string format_summary() const;
   /// 16 hex digits over all tensor names, formats, shapes and offsets.
   std::string fingerprint() const;
@@ -62,6 +72,8 @@ class Checkpoint {
   Json config_;
   std::map<std::string, Weight, std::less<>> weights_;
   std::map<std::string, UnsupportedTensor, std::less<>> unsupported_;
+  std::map<std::string, std::string, std::less<>> faults_;  // weight to why it cannot be read
+  std::string quantisation_;                                // for format_summary; empty: none
 };
 
 /// "F32, F16, BF16, ...": the formats of base/formats.h, for error messages.

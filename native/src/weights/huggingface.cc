@@ -66,6 +66,7 @@ HuggingFaceCheckpoint::HuggingFaceCheckpoint(const std::string& path) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   read_config();
   read_weights();
+  join_quantised();
   if (weights_.empty() && unsupported_.empty()) {
     fail_load("%s holds no tensors, needed is a model with weights.", path_.c_str());
   }

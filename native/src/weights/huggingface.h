@@ -21,6 +21,8 @@ class HuggingFaceCheckpoint : public Checkpoint {
   void read_config();
   void read_weights();
   void read_shards(const std::string& index_path);
+  /// Puts the tensors of each quantised module together as its one weight.
+  void join_quantised();
 };
 
 }  // namespace vllm

@@ -149,7 +149,9 @@ SafetensorsFile parse_safetensors(const std::shared_ptr<MappedFile>& file) {
   for (auto& [name, entry] : entries) {
     const FormatInfo* format = find_format(entry.dtype->name);
     if (!format) {
-      out.unsupported[name] = {entry.dtype->name, file};
+      out.unsupported[name] = {entry.dtype->name, file, std::move(entry.shape),
+                               file->data() + data_start + entry.begin,
+                               static_cast<size_t>(entry.end - entry.begin)};
       continue;
     }
     Weight weight;

@@ -1,0 +1,399 @@
+// Quantised safetensors checkpoints: rows and logits against the packages that define the layouts, and faulty
+// ones.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "file_writers.h"
+#include "model/model.h"
+#include "weights/checkpoint.h"
+
+using namespace vllm;
+using vllm::test::contains;
+using vllm::test::load_error;
+using vllm::test::TempDir;
+
+namespace {
+
+const char* const kCases[] = {"fp8-channel",    "fp8-tensor", "fp8-block", "modelopt-fp8", "nvfp4",
+                              "modelopt-mixed", "gptq",       "gptq-v2",   "awq",          "int4"};
+
+std::string folder(const std::string& name) { return std::string(FIXTURES) + "/quantised/" + name; }
+
+Json json_file(const std::string& path) {
+  return parse_json(read_text_file(path), path.c_str(), Status::Unknown);
+}
+
+std::vector<float> floats(const std::string& path) {
+  const std::string bytes = read_text_file(path);
+  std::vector<float> out(bytes.size() / sizeof(float));
+  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+  return out;
+}
+
+/// Logits of all positions, [positions, vocab].
+std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens,
+                             bool one_by_one) {
+  KvCacheSpec spec;
+  spec.layers = model.kv_layers();
+  spec.block_size = 32;
+  spec.num_blocks = 2;
+  spec.format = KvFormat::F32;
+  const auto cache = device.make_kv_cache(spec);
+  const int n = static_cast<int>(tokens.size()), step = one_by_one ? 1 : n;
+  std::vector<float> out;
+  for (int begin = 0; begin < n; begin += step) {
+    StepBatch batch;
+    batch.max_blocks = 2;
+    batch.block_table = {1, 0};
+    batch.state_slots = {-1};
+    batch.seq_start = {0, step};
+    for (int p = begin; p < begin + step; ++p) {
+      batch.token_ids.push_back(tokens[static_cast<size_t>(p)]);
+      batch.positions.push_back(p);
+      batch.logit_rows.push_back(p - begin);
+    }
+    model.forward(batch, *cache);
+    for (int i = 0; i < step; ++i) {
+      const auto row = model.logits(i);
+      out.insert(out.end(), row.begin(), row.end());
+    }
+  }
+  return out;
+}
+
+double worst(const std::vector<float>& a, const float* b, double scale) {
+  double out = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    out = std::max(out, std::fabs(static_cast<double>(a[i]) - b[i]) / scale);
+  return out;
+}
+
+double rms(const std::vector<float>& a, const float* b, double scale) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow((static_cast<double>(a[i]) - b[i]) / scale, 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+/// A copy of a case whose tensors and configuration can be changed.
+struct Edited {
+  TempDir dir;
+  Json header, config;
+  std::string data;
+
+  explicit Edited(const std::string& name) {
+    const std::string file = read_text_file(folder(name) + "/model.safetensors");
+    uint64_t size = 0;
+    std::memcpy(&size, file.data(), 8);
+    header = parse_json(std::string_view(file).substr(8, size), "header", Status::Unknown);
+    header.erase("__metadata__");
+    data = file.substr(8 + size);
+    config = json_file(folder(name) + "/config.json");
+    const std::string extra = folder(name) + "/hf_quant_config.json";
+    if (std::filesystem::exists(extra)) dir.write("hf_quant_config.json", read_text_file(extra));
+  }
+  /// Gives a tensor other bytes, which are put at the end.
+  void put(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape,
+           const std::string& bytes) {
+    header[name] = {
+        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+    data += bytes;
+  }
+  std::string bytes_of(const std::string& name) {
+    const auto offsets = header[name]["data_offsets"].get<std::vector<size_t>>();
+    return data.substr(offsets[0], offsets[1] - offsets[0]);
+  }
+  std::string open() {
+    dir.write("config.json", config.dump());
+    dir.write("model.safetensors", test::safetensors_file(header.dump(), data));
+    return dir.path;
+  }
+  /// The sentence with which the model is refused on the devices; "" when it loads.
+  std::string refusal() {
+    const std::string path = open();
+    const auto message = [&](std::unique_ptr<Device> device) {
+      try {
+        const auto checkpoint = Checkpoint::open(path);
+        const auto model = Model::load(*checkpoint, *device);
+        logits_of(*model, *device, {1, 2, 3}, false);
+      } catch (const Error& error) {
+        CHECK(error.status() == Status::ModelLoad);
+        CHECK(error.message().find('\n') == std::string::npos);
+        return error.message();
+      }
+      return std::string();
+    };
+    return message(make_cpu_device(2));
+  }
+};
+
+const std::string kQ = "model.layers.0.self_attn.q_proj.";
+const std::string kUp = "model.layers.1.mlp.up_proj.";
+
+template <typename T>
+std::string repeated(T value, size_t count) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i) out += test::raw(value);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("rows of every quantised layout decode to the values of the layout's formula") {
+  for (const std::string name : kCases) {
+    CAPTURE(name);
+    const auto checkpoint = Checkpoint::open(folder(name));
+    const Json expected = json_file(folder(name) + "/expected.json");
+    const std::vector<float> values = floats(folder(name) + "/expected_rows.f32");
+    size_t at = 0, differing = 0;
+    for (const Json& row : expected["rows"]) {
+      const Weight* weight = checkpoint->find(row[0].get<std::string>());
+      REQUIRE(weight != nullptr);
+      const WeightView view = weight->view();
+      std::vector<float> got(static_cast<size_t>(view.cols));
+      view.decode_row(row[1].get<int64_t>(), got.data());
+      REQUIRE(at + got.size() <= values.size());
+      for (size_t c = 0; c < got.size(); ++c) {
+        const float want = values[at + c];
+        // Of two scales the package may multiply another pair first: that is one rounding.
+        const bool two_scales = name == "nvfp4" || name == "modelopt-mixed";
+        const float slack = two_scales ? std::fabs(want) * 0x1p-22f : 0.0f;
+        differing += !(std::fabs(got[c] - want) <= slack);
+      }
+      at += got.size();
+    }
+    CHECK(differing == 0);
+    CHECK(at == values.size());
+    CHECK(at > 1000);
+  }
+}
+
+TEST_CASE("quantised checkpoints compute the logits of transformers with their unpacked weights") {
+  for (const std::string name : kCases) {
+    CAPTURE(name);
+    const auto checkpoint = Checkpoint::open(folder(name));
+    const Json expected = json_file(folder(name) + "/expected.json");
+    const auto tokens = expected["token_ids"].get<std::vector<int32_t>>();
+    const double std = expected["std"].get<double>();
+    const std::vector<float> logits = floats(folder(name) + "/expected_logits.f32");
+    const float* const exact = logits.data();
+    const float* const int8 =
+        logits.data() + logits.size() / 2;  // with the int8 activations of integer codes
+
+    const auto reference = make_reference_device();
+    const auto model = Model::load(*checkpoint, *reference);
+    CHECK(worst(logits_of(*model, *reference, tokens, false), exact, std) < 1e-4);
+    int isas = 0;
+    for (const std::string isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
+      CAPTURE(isa);
+      std::unique_ptr<Device> device;
+      try {
+        device = make_cpu_device(2, isa);
+      } catch (const Error&) {
+        continue;  // this machine lacks the instruction set
+      }
+      ++isas;
+      const auto fast = Model::load(*checkpoint, *device);
+      const std::vector<float> whole = logits_of(*fast, *device, tokens, false);
+      REQUIRE(whole.size() == logits.size() / 2);
+      // Where codes are integers an activation within rounding error of a half may take the next int8. That
+      // they are int8 at all costs up to 0.3 at worst and 0.03 rms.
+      const bool integers = !std::equal(exact, exact + whole.size(), int8);
+      CHECK(worst(whole, int8, std) < (integers ? 5e-2 : 1e-3));
+      CHECK(rms(whole, int8, std) < (integers ? 6e-3 : 1e-3));
+      CHECK(logits_of(*fast, *device, tokens, true) == whole);
+    }
+    CHECK(isas > 0);
+  }
+}
+
+TEST_CASE("the summary names the quantisation") {
+  CHECK(contains(Checkpoint::open(folder("nvfp4"))->format_summary(),
+                 "compressed-tensors NVFP4, weight-only (12 weights)"));
+  const std::string mixed = Checkpoint::open(folder("modelopt-mixed"))->format_summary();
+  CHECK(contains(mixed, "NVFP4 (7 weights)"));
+  CHECK(contains(mixed, "FP8, weight-only (8 weights)"));
+  CHECK(contains(Checkpoint::open(folder("gptq"))->format_summary(), "gptq GPTQ INT4 (14 weights)"));
+}
+
+TEST_CASE("layers of multi-token prediction are plain where no list says so") {
+  Edited e("modelopt-fp8");
+  e.put("mtp.fc.weight", "F16", {4, 8}, std::string(64, 0));
+  e.put("mtp.layers.0.mlp.up_proj.weight", "F16", {4, 8}, std::string(64, 0));
+  const auto checkpoint = Checkpoint::open(e.open());
+  REQUIRE(checkpoint->find("mtp.fc.weight") != nullptr);
+  CHECK(checkpoint->find("mtp.fc.weight")->format == Format::F16);
+  CHECK(checkpoint->find("mtp.layers.0.mlp.up_proj.weight")->format == Format::F16);
+}
+
+TEST_CASE("FILE-09 a configuration and tensors that disagree are refused by name") {
+  {
+    Edited e("fp8-channel");
+    e.config["quantization_config"]["ignore"] = Json::array();
+    CHECK(contains(e.refusal(),
+                   "the configuration says FP8 for the module 'lm_head', whose weight is plain F16"));
+  }
+  {
+    Edited e("fp8-channel");
+    e.config["quantization_config"]["ignore"].push_back("model.layers.0.self_attn.q_proj");
+    CHECK(contains(e.refusal(), "'model.layers.0.self_attn.q_proj' has the tensors of a quantised weight"));
+  }
+  {
+    Edited e("fp8-channel");
+    e.config["quantization_config"]["ignore"].push_back("model.layers.0.self_attn.q_proj");
+    e.header.erase(kQ + "weight_scale");
+    CHECK(contains(e.refusal(), "q_proj.weight' has the type F8_E4M3, supported are F32"));
+  }
+  {
+    Edited e("gptq");
+    e.config.erase("quantization_config");
+    CHECK(contains(e.refusal(), "the configuration has no scheme for it"));
+  }
+  {
+    Edited e("nvfp4");
+    e.config["quantization_config"]["config_groups"]["group_0"]["weights"] = {
+        {"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}};
+    CHECK(contains(e.refusal(), "the configuration says FP8 for the module"));
+  }
+}
+
+TEST_CASE("FILE-10 what is not implemented is refused by name") {
+  const auto refusal = [](const char* name, const std::function<void(Json&)>& edit) {
+    Edited e(name);
+    edit(e.config["quantization_config"]);
+    return e.refusal();
+  };
+  CHECK(contains(refusal("awq", [](Json& q) { q["quant_method"] = "bitsandbytes"; }), "bitsandbytes"));
+  CHECK(contains(refusal("awq", [](Json& q) { q["version"] = "gemv"; }), "version"));
+  CHECK(contains(refusal("awq", [](Json& q) { q["bits"] = 8; }), "bits"));
+  CHECK(contains(refusal("gptq", [](Json& q) { q["bits"] = 3; }), "bits"));
+  CHECK(contains(refusal("gptq", [](Json& q) { q["dynamic"] = {{"-:x", Json::object()}}; }), "dynamic"));
+  CHECK(contains(refusal("gptq", [](Json& q) { q["checkpoint_format"] = "marlin"; }), "marlin"));
+  CHECK(contains(refusal("int4", [](Json& q) { q["config_groups"]["group_1"]["weights"]["num_bits"] = 3; }),
+                 "config_groups.group_1"));
+  CHECK(contains(refusal("int4", [](Json& q) { q["transform_config"] = {{"config_groups", {{"a", 1}}}}; }),
+                 "transform_config"));
+  CHECK(contains(refusal("int4", [](Json& q) { q["sparsity_config"] = {{"format", "sparse-24-bitmask"}}; }),
+                 "sparsity_config"));
+  CHECK(contains(refusal("int4", [](Json& q) { q["config_groups"]["group_1"]["targets"] = {"re:(a"}; }),
+                 "re:(a"));
+  CHECK(contains(refusal("int4", [](Json& q) { q["ignore"] = {"re:(.+)+(.+)+[0-9]{9}$"}; }),
+                 "cannot be matched"));
+  CHECK(contains(refusal("fp8-tensor", [](Json& q) { q["kv_cache_scheme"]["type"] = "int"; }),
+                 "kv_cache_scheme"));
+  CHECK(contains(refusal("modelopt-mixed",
+                         [](Json& q) { q["quantized_layers"]["lm_head"]["quant_algo"] = "NVFP4_AWQ"; }),
+                 "NVFP4_AWQ"));
+}
+
+TEST_CASE("FILE-13 parts that make no weight are refused by name") {
+  const auto refusal = [](const char* name, const std::function<void(Edited&)>& edit) {
+    Edited e(name);
+    edit(e);
+    return e.refusal();
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(refusal("fp8-channel", [](Edited&) {}).empty());
+  CHECK(refusal("gptq", [](Edited&) {}).empty());
+  // missing
+  CHECK(contains(refusal("fp8-channel", [](Edited& e) { e.header.erase(kQ + "weight_scale"); }), "q_proj"));
+  CHECK(contains(refusal("nvfp4", [](Edited& e) { e.header.erase(kUp + "weight_global_scale"); }),
+                 "'weight_global_scale' is missing"));
+  CHECK(contains(refusal("gptq", [](Edited& e) { e.header.erase(kQ + "g_idx"); }), "'g_idx' is missing"));
+  CHECK(contains(refusal("awq", [](Edited& e) { e.header.erase(kQ + "qzeros"); }), "'qzeros' is missing"));
+  // of another shape or dtype
+  CHECK(contains(refusal("fp8-channel",
+                         [](Edited& e) { e.put(kQ + "weight_scale", "F32", {63, 1}, repeated(1.0f, 63)); }),
+                 "needed is F32 F16 BF16 [64, 1]"));
+  CHECK(contains(
+      refusal("fp8-channel", [](Edited& e) { e.put(kQ + "weight_scale", "I32", {64, 1}, repeated(1, 64)); }),
+      "weight_scale' is I32"));
+  CHECK(
+      contains(refusal("fp8-block",
+                       [](Edited& e) { e.put(kUp + "weight_scale_inv", "F32", {2, 1}, repeated(1.0f, 2)); }),
+               "needed is F32 F16 BF16 [3, 1]"));
+  CHECK(contains(
+      refusal("nvfp4",
+              [](Edited& e) { e.put(kUp + "weight_scale", "F8_E4M3", {128, 2}, std::string(256, 8)); }),
+      "needed is F8_E4M3 [128, 4]"));
+  CHECK(contains(
+      refusal("nvfp4",
+              [](Edited& e) { e.put(kUp + "weight_packed", "U8", {128, 24}, std::string(3072, 8)); }),
+      "48 inputs, needed is a multiple of 64"));
+  CHECK(contains(refusal("awq", [](Edited& e) { e.put(kQ + "scales", "F16", {1, 64}, std::string(128, 0)); }),
+                 "needed is F32 F16 BF16 [2, 64]"));
+  CHECK(contains(
+      refusal("int4", [](Edited& e) { e.put(kUp + "weight_shape", "I64", {2}, repeated<int64_t>(64, 2)); }),
+      "weight_shape' is 64 x 64, the codes are of 128 x 64"));
+  CHECK(contains(refusal("gptq", [](Edited& e) { e.config["quantization_config"]["group_size"] = 48; }),
+                 "64 inputs, needed is a multiple of 48"));
+  CHECK(contains(refusal("awq",
+                         [](Edited& e) {
+                           e.config["quantization_config"]["group_size"] = 16;
+                           const Json header = e.header;
+                           for (const auto& [key, tensor] : header.items()) {
+                             if (!key.ends_with("scales") && !key.ends_with("qzeros")) continue;
+                             auto shape = tensor["shape"].get<std::vector<int64_t>>();
+                             shape[0] *= 2;
+                             e.put(key, tensor["dtype"], shape, e.bytes_of(key) + e.bytes_of(key));
+                           }
+                         }),
+                 "groups of a multiple of 32"));
+  // of values that make no sense
+  CHECK(contains(refusal("gptq", [](Edited& e) { e.put(kQ + "g_idx", "I32", {64}, repeated(2, 64)); }),
+                 "puts input 0 into group 2, there are 2"));
+  CHECK(contains(
+      refusal("gptq", [](Edited& e) { e.put(kQ + "g_idx", "I32", {64}, repeated(0, 63) + repeated(-1, 1)); }),
+      "puts input 63 into group -1"));
+  CHECK(contains(
+      refusal("gptq", [](Edited& e) { e.put(kQ + "g_idx", "I32", {64}, repeated(0, 31) + repeated(1, 33)); }),
+      "groups of a multiple of 32"));
+  CHECK(contains(
+      refusal("gptq",
+              [](Edited& e) { e.put(kQ + "scales", "F16", {2, 64}, repeated<uint16_t>(0x7e00, 128)); }),
+      "holds the scale nan"));
+  for (const float bad : {0.0f, nan, std::numeric_limits<float>::infinity()}) {
+    CHECK(contains(
+        refusal("nvfp4", [&](Edited& e) { e.put(kUp + "weight_global_scale", "F32", {1}, test::raw(bad)); }),
+        "needed is a finite number other than 0"));
+    CHECK(contains(
+        refusal("modelopt-fp8", [&](Edited& e) { e.put(kUp + "weight_scale", "F32", {}, test::raw(bad)); }),
+        "needed is a finite number other than 0"));
+  }
+  CHECK(contains(
+      refusal("nvfp4",
+              [](Edited& e) { e.put(kUp + "weight_scale", "F8_E4M3", {128, 4}, std::string(512, '\x7f')); }),
+      "holds the scale nan"));
+  CHECK(contains(
+      refusal("nvfp4",
+              [](Edited& e) { e.put(kUp + "weight_scale", "F8_E4M3", {128, 4}, std::string(512, '\xb0')); }),
+      "holds the scale -"));
+  CHECK(contains(
+      refusal("fp8-block",
+              [](Edited& e) { e.put(kUp + "weight", "F8_E4M3", {128, 64}, std::string(8192, '\xff')); }),
+      "holds NaN"));
+  CHECK(contains(
+      refusal("fp8-tensor",
+              [](Edited& e) { e.put(kUp + "weight", "F8_E4M3", {128, 64}, std::string(8192, '\xff')); }),
+      "holds NaN"));
+  // a quantised tensor where a plain vector belongs
+  CHECK(!refusal("awq", [](Edited& e) {
+           e.header.erase("model.norm.weight");
+           for (const char* part : {"qweight", "qzeros", "scales"})
+             e.header[std::string("model.norm.") + part] = e.header[kQ + part];
+           for (const char* part : {"qweight", "qzeros", "scales"}) {
+             const std::string bytes = e.bytes_of(kQ + part);
+             const Json t = e.header[kQ + part];
+             e.put(std::string("model.norm.") + part, t["dtype"], t["shape"].get<std::vector<int64_t>>(),
+                   bytes);
+           }
+         }).empty());
+}
