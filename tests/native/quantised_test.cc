@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "edited_checkpoint.h"
 #include "file_writers.h"
 #include "model/model.h"
 #include "weights/checkpoint.h"
@@ -396,4 +397,160 @@ TEST_CASE("FILE-13 parts that make no weight are refused by name") {
                    bytes);
            }
          }).empty());
+}
+
+namespace {
+
+/// A mixture of experts of random weights, those of the experts in the layout of a quantised case; and the
+/// same with their values.
+struct ExpertsCheckpoint {
+  static constexpr int64_t kHidden = 64, kInner = 128, kVocab = 48;
+  static constexpr int kExperts = 8;
+  Json header, config;
+  std::string data;
+  uint64_t state = 7;
+
+  uint32_t random() { return static_cast<uint32_t>((state = state * 6364136223846793005u + 1) >> 33); }
+  float number() { return static_cast<float>(random()) * 0x1p-30f - 1.0f; }
+
+  void put(const std::string& name, const char* dtype, const std::vector<int64_t>& shape,
+           const std::string& bytes) {
+    header[name] = {
+        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+    data += bytes;
+  }
+  void put_floats(const std::string& name, const std::vector<int64_t>& shape, float center, float width) {
+    std::string bytes;
+    int64_t count = 1;
+    for (const int64_t n : shape) count *= n;
+    for (int64_t i = 0; i < count; ++i) bytes += test::raw(center + width * number());
+    put(name, "F32", shape, bytes);
+  }
+  std::string bytes(size_t count, const std::function<int()>& byte) {
+    std::string out(count, 0);
+    for (char& c : out) c = static_cast<char>(byte());
+    return out;
+  }
+  void put_expert(const std::string& layout, const std::string& module, int64_t rows, int64_t cols) {
+    const auto size = static_cast<size_t>(rows * cols);
+    const auto any = [&] { return static_cast<int>(random() & 255); };
+    if (layout == "fp8-channel") {
+      put(module + "weight", "F8_E4M3", {rows, cols}, bytes(size, [&] { return any() & 0xbf; }));
+      put_floats(module + "weight_scale", {rows, 1}, 0.3f, 0.2f);
+    } else if (layout == "nvfp4") {
+      put(module + "weight_packed", "U8", {rows, cols / 2}, bytes(size / 2, any));
+      put(module + "weight_scale", "F8_E4M3", {rows, cols / 16},
+          bytes(size / 16, [&] { return 0x30 + any() % 16; }));
+      put(module + "weight_global_scale", "F32", {1}, test::raw(20.0f + number()));
+    } else {
+      put(module + "qweight", "I32", {cols / 8, rows}, bytes(size / 2, any));
+      put(module + "qzeros", "I32", {cols / 32, rows / 8}, bytes(size / 64, any));
+      std::string scales, groups;
+      for (size_t i = 0; i < size / 32; ++i) scales += test::raw(f32_to_f16(0.02f + 0.01f * number()));
+      put(module + "scales", "F16", {cols / 32, rows}, scales);
+      const auto shift = static_cast<int64_t>(random());
+      for (int64_t c = 0; c < cols; ++c)
+        groups += test::raw(static_cast<int32_t>((5 * c + shift) % cols / 32));
+      put(module + "g_idx", "I32", {cols}, groups);
+    }
+  }
+
+  explicit ExpertsCheckpoint(const std::string& layout) {
+    config = json_file(std::string(FIXTURES) + "/transformers/qwen3-moe/config.json");
+    config["hidden_size"] = kHidden;
+    config["moe_intermediate_size"] = kInner;
+    config["vocab_size"] = kVocab;
+    config["num_experts"] = kExperts;
+    config["quantization_config"] = json_file(folder(layout) + "/config.json")["quantization_config"];
+    if (config["quantization_config"].contains("config_groups"))
+      config["quantization_config"]["config_groups"]["group_0"]["targets"] = {R"(re:.*mlp\.experts\..*)"};
+    put_floats("model.embed_tokens.weight", {kVocab, kHidden}, 0, 1);
+    put_floats("model.norm.weight", {kHidden}, 1, 0.2f);
+    for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+      for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+        put_floats(layer + norm + ".weight", {kHidden}, 1, 0.2f);
+      for (const char* norm : {"q_norm", "k_norm"})
+        put_floats(layer + "self_attn." + norm + ".weight", {16}, 1, 0.2f);
+      put_floats(layer + "self_attn.q_proj.weight", {64, kHidden}, 0, 0.2f);
+      put_floats(layer + "self_attn.k_proj.weight", {32, kHidden}, 0, 0.2f);
+      put_floats(layer + "self_attn.v_proj.weight", {32, kHidden}, 0, 0.2f);
+      put_floats(layer + "self_attn.o_proj.weight", {kHidden, 64}, 0, 0.2f);
+      put_floats(layer + "mlp.gate.weight", {kExperts, kHidden}, 0, 1);
+      for (int e = 0; e < kExperts; ++e) {
+        const std::string expert = layer + "mlp.experts." + std::to_string(e) + ".";
+        put_expert(layout, expert + "gate_proj.", kInner, kHidden);
+        put_expert(layout, expert + "up_proj.", kInner, kHidden);
+        put_expert(layout, expert + "down_proj.", kHidden, kInner);
+      }
+    }
+  }
+  void write(const TempDir& dir) const {
+    dir.write("config.json", config.dump());
+    dir.write("model.safetensors", test::safetensors_file(header.dump(), data));
+  }
+  /// Puts the values of a checkpoint's joined weights in place of their parts.
+  void unpack(const Checkpoint& checkpoint) {
+    config.erase("quantization_config");
+    const Json all = header;
+    for (const auto& [name, tensor] : all.items())
+      if (name.find(".experts.") != name.npos) header.erase(name);
+    for (const auto& [name, weight] : checkpoint.weights()) {
+      if (!weight.joined()) continue;
+      const WeightView view = weight.view();
+      std::vector<float> values(static_cast<size_t>(view.rows * view.cols));
+      for (int64_t r = 0; r < view.rows; ++r) view.decode_row(r, values.data() + r * view.cols);
+      put(name, "F32", {view.rows, view.cols},
+          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("experts of quantised tensors compute the logits of their values") {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 24; ++i) tokens.push_back(i * 7 % 48);
+  for (const std::string layout : {"fp8-channel", "nvfp4", "gptq"}) {
+    CAPTURE(layout);
+    ExpertsCheckpoint e(layout);
+    const TempDir quantised, plain;
+    e.write(quantised);
+    const auto checkpoint = Checkpoint::open(quantised.path);
+    e.unpack(*checkpoint);
+    e.write(plain);
+    const auto values = Checkpoint::open(plain.path);
+    REQUIRE(values->find("model.layers.1.mlp.experts.7.down_proj.weight")->format == Format::F32);
+
+    const auto reference = make_reference_device();
+    const std::vector<float> want = logits_of(*Model::load(*values, *reference), *reference, tokens, false);
+    double std = 0;
+    for (const float v : want) std += static_cast<double>(v) * v / static_cast<double>(want.size());
+    std = std::sqrt(std);
+    CHECK(worst(logits_of(*Model::load(*checkpoint, *reference), *reference, tokens, false), want.data(),
+                std) < 1e-5);
+    for (const std::string isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
+      CAPTURE(isa);
+      std::unique_ptr<Device> device;
+      try {
+        device = make_cpu_device(2, isa);
+      } catch (const Error&) {
+        continue;  // this machine lacks the instruction set
+      }
+      const auto model = Model::load(*checkpoint, *device);
+      const std::vector<float> whole = logits_of(*model, *device, tokens, false);
+      // Integer codes meet int8 activations.
+      CHECK(rms(whole, want.data(), std) < (layout == "fp8-channel" ? 1e-4 : 0.03));
+      CHECK(logits_of(*model, *device, tokens, true) == whole);
+    }
+  }
+}
+
+TEST_CASE("experts in one tensor are refused when it is quantised") {
+  const auto checkpoint = Checkpoint::open(std::string(FIXTURES) + "/transformers/qwen3-moe-sparse");
+  CHECK(contains(refusal(*checkpoint,
+                         [](EditedCheckpoint& e) {
+                           e.weights_["model.layers.3.mlp.experts.down_proj"].scale =
+                               std::make_shared<const std::vector<float>>(1, 2.0f);
+                         }),
+                 "model.layers.3.mlp.experts.down_proj are quantised, needed is then a tensor for each"));
 }
