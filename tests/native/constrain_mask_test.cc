@@ -193,6 +193,26 @@ TEST_CASE("SAMP-05 A single legal token is known without sampling") {
   CHECK(constraint->must_end());
 }
 
+TEST_CASE("Tokens that a tokenizer has beyond the model's are never allowed, nor written to a mask") {
+  const auto tokenizer = bytes_and(std::vector<std::string>(1000, "b"));
+  const int32_t model_vocab = 100;  // with the bytes "a" to "c"
+  ConstraintCompiler compiler(tokenizer, {'c', 1256}, ConstraintCompiler::kCacheBytes, model_vocab);
+  std::vector<uint32_t> bits(40, 0xdeadbeef);  // the mask is its first four words
+  const std::span<uint32_t> mask = std::span(bits).first(4);
+  const auto check = [&](const std::vector<int32_t>& ids) {
+    for (int32_t id = 0; id < 128; ++id)
+      CHECK_MESSAGE(allowed({mask.begin(), mask.end()}, id) == (std::ranges::count(ids, id) > 0), id);
+    for (size_t word = 4; word < bits.size(); ++word) REQUIRE(bits[word] == 0xdeadbeef);
+  };
+  const auto constraint = compiler.make(gbnf("root ::= [a-z]+"));
+  constraint->mask(mask);
+  check({'a', 'b'});
+  CHECK(constraint->accept(std::vector<int32_t>{300}) == 0);
+  CHECK(constraint->accept(std::vector<int32_t>{'b'}) == 1);
+  constraint->mask(mask);
+  check({'a', 'b', 'c'});
+}
+
 TEST_CASE("A vocabulary that cannot spell the grammar leaves a dead state with a reason") {
   const ListedTokenizer tokenizer({"a", "b", "<end>"}, {}, {2});
   ConstraintCompiler compiler(tokenizer, {2});

@@ -2,9 +2,12 @@
 #include "engine/engine.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tiny_models.h"
@@ -348,6 +351,55 @@ TEST_CASE("SAMP-04 non-finite logits end their request with an error and nobody 
   CHECK(result.last.error->status() == Status::Runtime);
   CHECK(drain(*good).ids.size() == 20);
   check_all_returned(*engine);
+}
+
+TEST_CASE(
+    "a tokenizer with more tokens than the model: what it adds is never chosen, by no constraint and no "
+    "budget") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("vllm_engine_test_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(tiny::folder("qwen3") + "/" + file, folder / file);
+  Json tokenizer =
+      parse_json(read_text_file(tiny::folder("qwen3") + "/tokenizer.json"), "tokenizer", Status::Unknown);
+  const int vocab = static_cast<int>(tokenizer["model"]["vocab"].size());
+  for (int i = 0; i < 20000; ++i) tokenizer["model"]["vocab"]["Q" + std::to_string(i)] = vocab + i;
+  tokenizer["added_tokens"].push_back({{"id", vocab + 20000},
+                                       {"content", "</think>"},
+                                       {"single_word", false},
+                                       {"lstrip", false},
+                                       {"rstrip", false},
+                                       {"normalized", false},
+                                       {"special", false}});
+  std::ofstream(folder / "tokenizer.json") << tokenizer.dump();
+  EngineConfig c = config();
+  c.model_path = folder.string();
+  const auto engine = Engine::load(c);
+  REQUIRE(engine->info().vocab_size == vocab);
+  REQUIRE(engine->tokenizer().vocab_size() == vocab + 20001);
+
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::Regex;
+  spec.text = "(Q[0-9]*){100}";
+  GenerationRequest constrained = request(prompt(1, 5), 30, 1);
+  constrained.constraint = engine->constraints().make(spec);
+  const Result result = drain(*engine->submit(std::move(constrained)));
+  CHECK_FALSE(result.last.error);
+  CHECK(result.ids.size() == 30);
+  for (const int32_t id : result.ids) CHECK(id < vocab);
+
+  GenerationRequest thinking = request(prompt(1, 5), 30);
+  thinking.thinking = {
+      .start_marker = "<think>", .end_marker = "</think>", .open_at_start = true, .budget = 3};
+  try {
+    engine->submit(std::move(thinking));
+    FAIL("a budget that cannot be kept was taken");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::InvalidArgument);
+    CHECK(error.message().find("'</think>'") != std::string::npos);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("RPC-02 cancelled requests end within a step, also while waiting, and return their blocks") {

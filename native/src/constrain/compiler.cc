@@ -89,8 +89,8 @@ std::shared_ptr<const Grammar> compile(const ConstraintSpec& spec, const TokenTr
 }  // namespace
 
 ConstraintCompiler::ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids,
-                                       size_t cache_bytes)
-    : trie_(std::make_shared<TokenTrie>(tokenizer, std::move(end_ids))),
+                                       size_t cache_bytes, int32_t model_vocab)
+    : trie_(std::make_shared<TokenTrie>(tokenizer, std::move(end_ids), model_vocab)),
       shared_(std::make_shared<LocalMasks>()),
       cache_bytes_(cache_bytes) {
   // The slowest mask of JSON is that inside a string.

@@ -82,9 +82,10 @@ class ConstraintCompiler {
  public:
   static constexpr size_t kCacheBytes = 64 << 20;
 
-  /// `end_ids`: the tokens that end an output. The tokenizer is not used after construction.
+  /// `end_ids`: the tokens that end an output. `model_vocab`: ids that the model can put out; a tokenizer may
+  /// have more. The tokenizer is not used after construction.
   ConstraintCompiler(const Tokenizer& tokenizer, std::vector<int32_t> end_ids,
-                     size_t cache_bytes = kCacheBytes);
+                     size_t cache_bytes = kCacheBytes, int32_t model_vocab = INT32_MAX);
   ~ConstraintCompiler();
 
   /// Throws Error(InvalidArgument) with line:column, JSON pointer or reason. `warnings` gets what was

@@ -13,7 +13,7 @@ class Constraint {
  public:
   virtual ~Constraint() = default;
   /// Sets the bit (LSB first) of every token that may come next and clears all others. `bits`: at least
-  /// (vocabulary + 31) / 32 words; bits beyond the tokenizer's vocabulary are cleared. End ids are among the
+  /// (vocabulary + 31) / 32 words; bits beyond the vocabulary are cleared. End ids are among the
   /// tokens when the output may end. After an end id was accepted every token of the vocabulary is allowed.
   virtual void mask(std::span<uint32_t> bits) = 0;
   /// Takes the longest acceptable prefix of `tokens` and returns its length. An end id is acceptable where

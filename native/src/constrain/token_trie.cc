@@ -10,8 +10,8 @@ constexpr size_t kMaxTokenBytes = 60000;  // depths are 16 bits
 
 }  // namespace
 
-TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids)
-    : vocab_size_(tokenizer.vocab_size()), end_ids_(std::move(end_ids)) {
+TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids, int32_t model_vocab)
+    : vocab_size_(std::min(tokenizer.vocab_size(), model_vocab)), end_ids_(std::move(end_ids)) {
   std::erase_if(end_ids_, [&](int32_t id) { return id < 0 || id >= vocab_size_; });
   std::sort(end_ids_.begin(), end_ids_.end());
   end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());

@@ -14,8 +14,9 @@ namespace vllm {
 /// Control tokens, end ids and tokens without bytes are no part of the tree: no text matches them.
 class TokenTrie {
  public:
-  /// `end_ids`: what ends an output; ids outside the vocabulary are ignored.
-  TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids);
+  /// `end_ids`: what ends an output; ids outside the vocabulary are ignored. `model_vocab`: ids that the
+  /// model can put out; what the tokenizer has beyond is no part of the vocabulary.
+  TokenTrie(const Tokenizer& tokenizer, std::vector<int32_t> end_ids, int32_t model_vocab);
 
   /// Nodes in preorder: the children of node n are n + 1, then the node at that child's `skip`, and so on up
   /// to n's `skip`. Node 0 is the root.

@@ -92,8 +92,10 @@ Engine::~Engine() {
 }
 
 ConstraintCompiler& Engine::constraints() {
-  std::call_once(constraints_once_,
-                 [this] { constraints_ = std::make_unique<ConstraintCompiler>(*tokenizer_, end_ids_); });
+  std::call_once(constraints_once_, [this] {
+    constraints_ = std::make_unique<ConstraintCompiler>(*tokenizer_, end_ids_,
+                                                        ConstraintCompiler::kCacheBytes, info_.vocab_size);
+  });
   return *constraints_;
 }
 
@@ -119,6 +121,10 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
         "answer",
         static_cast<long long>(prompt), info_.max_model_len);
   in.sampling.validate_and_normalise(info_.vocab_size);
+  if (in.thinking && in.thinking->budget >= 0 && marker_tokens(in.thinking->end_marker).empty())
+    fail_argument(
+        "thinking_budget cannot be kept: the end of a thought, %s, is not among the model's %d tokens",
+        quote(in.thinking->end_marker).c_str(), info_.vocab_size);
 
   auto request = std::make_unique<Request>();
   request->priority = in.priority;
@@ -310,10 +316,17 @@ void Engine::advance(Live& live, std::span<float> logits) {
   }
 }
 
+/// Tokens of the start or end of a thought; none when the tokenizer spells it with tokens the model lacks.
+std::vector<int32_t> Engine::marker_tokens(std::string_view marker) const {
+  std::vector<int32_t> ids = tokenizer_->encode(marker, true, false);
+  if (std::ranges::any_of(ids, [&](int32_t id) { return id >= info_.vocab_size; })) ids.clear();
+  return ids;
+}
+
 /// Adds the start of a thought to mask_. Its tokens, or none when the constraint allows the first one itself.
 std::vector<int32_t> Engine::allow_thought(const Thinking& thinking) {
-  std::vector<int32_t> ids = tokenizer_->encode(thinking.start_marker(), true, false);
-  if (ids.empty() || *std::max_element(ids.begin(), ids.end()) >= info_.vocab_size) return {};
+  std::vector<int32_t> ids = marker_tokens(thinking.start_marker());
+  if (ids.empty()) return {};
   uint32_t& word = mask_[static_cast<size_t>(ids.front()) / 32];
   const uint32_t bit = 1u << (ids.front() % 32);
   if ((word & bit) != 0) return {};
@@ -325,7 +338,7 @@ std::vector<int32_t> Engine::allow_thought(const Thinking& thinking) {
 /// constraint allows.
 std::optional<int32_t> Engine::forced_token(Live& live) {
   if (live.forced.empty() && live.thinking && live.thinking->budget_used())
-    for (int32_t id : tokenizer_->encode(live.thinking->end_marker(), true, false)) live.forced.push_back(id);
+    for (int32_t id : marker_tokens(live.thinking->end_marker())) live.forced.push_back(id);
   if (!live.forced.empty()) {
     const int32_t id = live.forced.front();
     live.forced.pop_front();

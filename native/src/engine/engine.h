@@ -102,6 +102,7 @@ class Engine {
   void abort_cancelled();
   void run_step();
   void advance(Live& live, std::span<float> logits);
+  std::vector<int32_t> marker_tokens(std::string_view marker) const;
   std::vector<int32_t> allow_thought(const Thinking& thinking);
   std::optional<int32_t> forced_token(Live& live);
   bool deliver(Live& live, const SampledToken& token);
