@@ -320,6 +320,24 @@ TEST_CASE("SAMP-08 STOP-03 end ids stop a request and are not shown; ignore_eos 
   for (int i = 0; i < 5; ++i) CHECK(drain(*engine->submit(request(prompt(2, 12), 30))).ids == free_run.ids);
 }
 
+TEST_CASE("STOP-03 an end id that completes a constraint is not shown, whatever ignore_eos says") {
+  const auto engine = Engine::load(config());
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::Regex;
+  spec.text = "[0-9]+";
+  for (const bool ignore_eos : {false, true}) {
+    GenerationRequest r = request(prompt(2, 12), 30);
+    r.sampling.ignore_eos = ignore_eos;
+    r.sampling.logit_bias = {{1, 100.0f}};  // the end token
+    r.constraint = engine->constraints().make(spec);
+    const Result result = drain(*engine->submit(std::move(r)));
+    CHECK(result.last.finish == FinishReason::Stop);
+    CHECK(result.ids.back() == 1);
+    CHECK(result.text.find_first_not_of("0123456789") == std::string::npos);
+    CHECK(result.text.size() == result.ids.size() - 1);
+  }
+}
+
 TEST_CASE("STOP-01 a stop string cuts the text, streamed and whole") {
   const auto engine = Engine::load(config());
   const Result free_run = drain(*engine->submit(request(prompt(4, 12), 40)));

@@ -376,7 +376,7 @@ bool Engine::deliver(Live& live, const SampledToken& token) {
     reason = FinishReason::Stop;
     delta.stop_token = token.id;
   }
-  const bool shown = reason == FinishReason::None;  // end tokens have no text
+  bool shown = reason == FinishReason::None;  // end tokens have no text
   if (live.thinking && live.thinking->thinking()) {
     live.thinking->add(tokenizer_->bytes(token.id));
   } else {
@@ -387,6 +387,7 @@ bool Engine::deliver(Live& live, const SampledToken& token) {
       if (request.constraint->accept(std::span(&token.id, 1)) == 0 && reason == FinishReason::None)
         fail_runtime("the constraint does not accept the token %d: %s", token.id,
                      request.constraint->error().c_str());
+      if (request.constraint->is_terminated()) shown = false;  // by an end token, whatever ignore_eos says
       if (request.constraint->must_end() || request.constraint->is_terminated()) reason = FinishReason::Stop;
     }
   }
