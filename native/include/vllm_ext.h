@@ -70,7 +70,7 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
  *                            "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished",
  *                            "preemptions", "tokens_per_second", "prompt_tokens_per_second"}
- *   {"query": "memory"}  -> {"weights", "kv_cache", "workspace"} in bytes
+ *   {"query": "memory"}  -> {"weights", "kv_cache", "states", "workspace"} in bytes
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
  *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",
  *                            "prefix_caching"}

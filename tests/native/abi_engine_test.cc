@@ -188,6 +188,9 @@ TEST_CASE("ABI LOAD-02 load reports the caller's errors and absent devices befor
   CHECK(load([](auto& p) { p.gpu_memory_utilization = std::nan(""); }) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(load([](auto& p) { p.gpu_memory_utilization = 0; }) == VLLM_ERR_MODEL_LOAD);
   CHECK(load([](auto& p) { p.block_size = 20; }) == VLLM_ERR_MODEL_LOAD);
+  const std::string no_name(5000, 'p');  // longer than any file's
+  CHECK(load([&](auto& p) { p.tokenizer_config_path = no_name.c_str(); }) == VLLM_ERR_MODEL_LOAD);
+  CHECK(last_error_has("tokenizer_config_path: there is no file"));
 
   vllm_model_params params = vllm_model_params_default();
   params.model_path = "/nowhere/at/all";
@@ -452,6 +455,20 @@ TEST_CASE("extension requests that cannot be served are refused at once, by name
   refused(R"({"prompt": "a", "choice": []})", "choice");
   refused(R"({"messages": []})", "messages is empty");
   refused(R"({"messages": [{"role": "user", "content": "a"}], "temprature": 1})", "temprature");
+  const std::string name(100000, 'n');
+  for (const char* part :
+       {R"({"prompt": "a", "@": 1})", R"({"messages": [{"role": "user", "content": "a"}], "@": 1})",
+        R"({"prompt": "a", "logit_bias": {"@": 1}})", R"({"prompt": "a", "structured_outputs": {"@": 1}})",
+        R"({"prompt": "a", "response_format": {"type": "@"}})",
+        R"({"messages": [{"role": "user", "content": [{"type": "@"}]}]})",
+        R"({"messages": [{"role": "user", "content": "a"}],
+                               "tools": [{"type": "function", "function": {"name": "f"}}],
+                               "tool_choice": {"type": "function", "function": {"name": "@"}}})"}) {
+    std::string request = part;
+    request.replace(request.find('@'), 1, name);
+    refused(request.c_str(), "nnn...'");
+    CHECK(std::strlen(vllm_last_error()) < 400);
+  }
   const std::string deep = std::string(R"({"prompt": )") + std::string(60000, '[') + "}";
   refused(deep.c_str(), "request");
 }
@@ -494,6 +511,10 @@ TEST_CASE("queries answer about tokens, memory, metrics and the model") {
   char* out = nullptr;
   CHECK(vllm_ext_query(h.engine, R"({"query": "weather"})", &out) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(last_error_has("tokenize"));
+  const std::string named = R"({"query": ")" + std::string(100000, 'q') + "\"}";
+  CHECK(vllm_ext_query(h.engine, named.c_str(), &out) == VLLM_ERR_INVALID_ARGUMENT);
+  CHECK(last_error_has("tokenize"));
+  CHECK(std::strlen(vllm_last_error()) < 400);
   CHECK(vllm_ext_query(h.engine, R"({"query": "tokenize"})", &out) == VLLM_ERR_INVALID_ARGUMENT);
   CHECK(vllm_ext_query(h.engine, R"({"query": "render", "messages": []})", &out) ==
         VLLM_ERR_INVALID_ARGUMENT);

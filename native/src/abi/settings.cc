@@ -50,8 +50,9 @@ EngineConfig engine_config(const vllm_model_params& params) {
   if (transfer) fail_load("kv_transfer_config: KV connectors are not in this build");
   if (offload) log_warning("offload_config: nothing is offloaded on a CPU device");
   const std::string template_path(text(params.tokenizer_config_path));
-  if (!template_path.empty() && !std::filesystem::exists(template_path))
-    fail_load("tokenizer_config_path: there is no file %s", template_path.c_str());
+  std::error_code error;  // a name that no file can have
+  if (!template_path.empty() && !std::filesystem::exists(template_path, error))
+    fail_load("tokenizer_config_path: there is no file %s", quote(template_path, 4096).c_str());
 
   config.model_path = params.model_path;
   config.device = params.device == 1 ? "cpu" : "auto";
@@ -81,7 +82,7 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
     } else if (key == "kv_cache_dtype") {
       const std::string& name = string_field("kv_cache_dtype", value);
       if (name != "auto" && name != "bf16" && name != "f32")
-        fail_argument("kv_cache_dtype is '%s', needed is auto, bf16 or f32", name.c_str());
+        fail_argument("kv_cache_dtype is %s, needed is auto, bf16 or f32", quote(name).c_str());
       config.kv_format = name == "f32" ? KvFormat::F32 : KvFormat::BF16;
     } else if (key == "device") {
       config.device = string_field("device", value);
@@ -89,8 +90,8 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
       config.clip_max_model_len = boolean_field("clip_max_model_len", value);
     } else {
       fail_argument(
-          "the settings have the key '%s', known are threads, kv_cache_dtype, device and clip_max_model_len",
-          key.c_str());
+          "the settings have the key %s, known are threads, kv_cache_dtype, device and clip_max_model_len",
+          quote(key).c_str());
     }
   }
 }

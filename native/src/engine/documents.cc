@@ -23,7 +23,7 @@ class Section {
       if (std::any_of(known.begin(), known.end(), [&](const char* k) { return key == k; })) continue;
       std::string list;
       for (const char* k : known) list += (list.empty() ? "" : ", ") + std::string(k);
-      fail_argument("%s has the key '%s', known are %s", place_.c_str(), key.c_str(), list.c_str());
+      fail_argument("%s has the key %s, known are %s", place_.c_str(), quote(key).c_str(), list.c_str());
     }
   }
 

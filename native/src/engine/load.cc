@@ -24,7 +24,7 @@ int default_batched_tokens(const ModelSpec& spec, int sequences) {
 
 void check_config(const EngineConfig& config) {
   if (config.device != "auto" && config.device != "cpu")
-    fail_load("the device '%s' is not in this build, needed is auto or cpu", config.device.c_str());
+    fail_load("the device %s is not in this build, needed is auto or cpu", quote(config.device).c_str());
   if (config.block_size < 16 || config.block_size % 16 != 0 || config.block_size > 1024)
     fail_load("block_size is %d, needed is a multiple of 16 up to 1024", config.block_size);
   if (config.max_num_seqs < 1 || config.max_num_seqs > 4096)

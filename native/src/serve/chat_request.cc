@@ -163,7 +163,7 @@ ChatRequest parse_chat_request(const Json& request, bool strict, const Tokenizer
       read_stream_options(value, stream, out);
     } else if (strict && std::none_of(std::begin(kInert), std::end(kInert),
                                       [&](const char* inert) { return key == inert; })) {
-      fail_argument("the request has the field '%s', which is not known", key.c_str());
+      fail_argument("the request has the field %s, which is not known", quote(key).c_str());
     }
   }
   if (out.prompt.messages.is_null()) fail_argument("the request has no messages");
@@ -195,7 +195,7 @@ ChatRequest parse_chat_request(const Json& request, bool strict, const Tokenizer
   if (forced && out.tools.is_null())
     fail_argument("tool_choice asks for a call and the request has no tools");
   if (out.tool_choice.kind == ToolChoice::Kind::Named && names.count(out.tool_choice.name) == 0)
-    fail_argument("tool_choice names '%s', which is not among the tools", out.tool_choice.name.c_str());
+    fail_argument("tool_choice names %s, which is not among the tools", quote(out.tool_choice.name).c_str());
   if (forced && out.constraint)
     fail_argument("tool_choice asks for a call and the answer has a structured constraint");
   if (out.calls_possible()) out.prompt.tools = out.tools;

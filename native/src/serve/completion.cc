@@ -21,7 +21,7 @@ GenerationRequest parse_completion_request(const Json& request, Engine& engine) 
       out.sampling.logprobs = static_cast<int32_t>(count);
     } else if (!read_sampling_field(key, value, engine.tokenizer(), out) &&
                !read_constraint_field(key, value, constraint)) {
-      fail_argument("the request has the field '%s', which is not known", key.c_str());
+      fail_argument("the request has the field %s, which is not known", quote(key).c_str());
     }
   }
   if (!has_prompt) fail_argument("the request has neither prompt nor messages");

@@ -18,7 +18,7 @@ std::string part_text(const Json& part, const std::string& place) {
       fail_argument("%s of type %s has no text", place.c_str(), name.c_str());
     return text->get<std::string>();
   }
-  fail_argument("%s is of type '%s', and this model takes text only", place.c_str(), name.c_str());
+  fail_argument("%s is of type %s, and this model takes text only", place.c_str(), quote(name).c_str());
 }
 
 Json normalise_content(const Json& message, const std::string& place, bool parts) {

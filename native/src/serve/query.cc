@@ -111,7 +111,7 @@ std::string answer_query(const Engine& engine, const Chat& chat, std::string_vie
     if (name == query.name) return dump_json(query.answer({engine, chat}, request));
     known += (known.empty() ? "" : ", ") + std::string(query.name);
   }
-  fail_argument("the query is '%s', needed is one of %s", name.c_str(), known.c_str());
+  fail_argument("the query is %s, needed is one of %s", quote(name).c_str(), known.c_str());
 }
 
 }  // namespace vllm

@@ -22,7 +22,7 @@ std::vector<std::pair<int32_t, float>> logit_bias_field(const Json& value) {
     const auto end = key.data() + key.size();
     if (const auto parsed = std::from_chars(key.data(), end, id);
         parsed.ec != std::errc() || parsed.ptr != end || id < 0)
-      fail_argument("logit_bias has the key '%s', needed is a token id", key.c_str());
+      fail_argument("logit_bias has the key %s, needed is a token id", quote(key).c_str());
     out.emplace_back(id, static_cast<float>(number_field(("logit_bias of token " + key).c_str(), bias)));
   }
   return out;
@@ -126,9 +126,9 @@ void read_structured_outputs(const Json& value, std::optional<ConstraintSpec>& s
     const std::string name = key == "json" ? "json_schema" : key;
     if (name == "structured_outputs" || name == "response_format" || !read_constraint_field(name, item, spec))
       fail_argument(
-          "structured_outputs has the key '%s', known are json, json_object, regex, choice, grammar and "
+          "structured_outputs has the key %s, known are json, json_object, regex, choice, grammar and "
           "structural_tag",
-          key.c_str());
+          quote(key).c_str());
   }
 }
 
@@ -141,8 +141,8 @@ void read_response_format(const Json& value, std::optional<ConstraintSpec>& spec
     return set_constraint(text_constraint(ConstraintSpec::Kind::JsonObject, ""), spec);
   if (type == "structural_tag") return set_constraint(structural_tag("response_format", value), spec);
   if (type != "json_schema")
-    fail_argument("response_format.type is '%s', needed is text, json_object, json_schema or structural_tag",
-                  type.c_str());
+    fail_argument("response_format.type is %s, needed is text, json_object, json_schema or structural_tag",
+                  quote(type).c_str());
   const auto member = value.find("json_schema");
   if (member == value.end() || !member->is_object())
     fail_argument("response_format of type json_schema has no json_schema object");
