@@ -29,7 +29,7 @@ import llguidance.numpy  # noqa: E402
 from constraint_oracle import Tool  # noqa: E402
 from jinja_conversations import NOW, WEATHER, assistant, call, user  # noqa: E402
 from models import FetchError, fetch  # noqa: E402
-from run import warn_when_busy  # noqa: E402
+from run import BUSY, busy_share  # noqa: E402
 
 PROPERTIES = {
     "name": {"type": "string"},
@@ -180,9 +180,9 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=7)
     arguments = parser.parse_args()
     try:
-        busy = warn_when_busy("before the runs")
+        shares = [busy_share()]
         ours, theirs = measure(arguments.runs)
-        busy |= warn_when_busy("after the runs")
+        shares.append(busy_share())
     except (BenchError, FetchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -195,8 +195,8 @@ def main() -> int:
         ratio = statistics.median(theirs[label]) / statistics.median(ours[label])
         target = f"  < {TARGETS[label]}" if label in TARGETS else ""
         print(f"{label:24}{cells}{ratio:8.2f}{target}")
-    if busy:
-        print("the machine was not idle: measure again before believing this")
+    if max(shares) > BUSY:
+        print(f"other processes used {max(shares):.0%} of this machine: measure again before believing this")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""run.sh and install.sh, in copies of their folder with stand-ins for what they call."""
+"""run.sh and install.sh, in copies of their folder with stand-ins for what they call, and the benchmarks' imports."""
 
 from __future__ import annotations
 
@@ -139,3 +139,10 @@ def test_install_refuses_unknown_arguments(machine: Path) -> None:
     assert done.returncode == 2
     assert "usage: install.sh" in done.stderr
     assert not (machine / "asked").exists()
+
+
+@pytest.mark.parametrize("script", ["run.py", "text.py"])
+def test_benchmarks_find_what_they_import(script: str, tmp_path: Path) -> None:
+    done = run([sys.executable, ROOT / "bench" / script, "--help"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--runs" in done.stdout
