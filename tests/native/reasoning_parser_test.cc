@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <map>
 #include <random>
 
 #include "base/json.h"
+#include "token_cuts.h"
 
 using namespace vllm;
 
@@ -44,7 +46,24 @@ Result parse_pieces(std::string_view name, std::string_view text, const Setting&
   return result;
 }
 
-/// Parses whole and in every way of cutting in two, by small pieces and at random.
+/// Every dialect's tags and the marker of a tool call are single tokens.
+const TokenCuts& token_cuts() {
+  static const TokenCuts cuts = [] {
+    std::vector<std::string> markers = {"<tool_call>", "</tool_call>", "<|message|>", "<|start|>",
+                                        "<|eom|>",     "<|eot|>",      "<response>",  "<answer>"};
+    for (const std::string& name : reasoning_dialect_names()) {
+      const auto parser = make_reasoning_parser(find_reasoning_dialect(name), {}, nullptr);
+      // The tags of granite are plain words.
+      if (parser->start_text().find(' ') != std::string_view::npos) continue;
+      markers.emplace_back(parser->start_text());
+      markers.emplace_back(parser->end_text());
+    }
+    return TokenCuts(markers);
+  }();
+  return cuts;
+}
+
+/// Parses whole, in every way of cutting in two, by tokens, by small pieces and at random.
 Result parse(std::string_view name, std::string_view text, const Setting& setting = {}) {
   CAPTURE(std::string(name));
   CAPTURE(std::string(text));
@@ -57,6 +76,7 @@ Result parse(std::string_view name, std::string_view text, const Setting& settin
     pieces.push_back(text.size() % piece);
     CHECK(parse_pieces(name, text, setting, pieces) == whole);
   }
+  CHECK(parse_pieces(name, text, setting, token_cuts()(text)) == whole);
   std::mt19937 random(5);
   for (int i = 0; i < 10; ++i) {
     std::vector<size_t> pieces;
@@ -192,6 +212,144 @@ TEST_CASE("dialects with rules of their own") {
   CHECK(parse("muse_glimmer", "to=self<|message|>a<|eom|>" + tool, {"", true, nullptr, true}) ==
         thought("a", tool));
   CHECK(parse("muse_glimmer", "plain") == thought("", "plain"));
+}
+
+namespace {
+
+/// How a dialect is to read its own tags: serving.md, section 3.2, and the decisions of the design.
+struct DialectRow {
+  std::string_view name;
+  bool open;  // a text without tags is a thought
+  enum { Literal, Dropped } second_end = Literal;
+  std::string start = "<think>", end = "</think>";
+  bool anywhere = false;     // a thought may stand behind text
+  bool switched_on = false;  // thinks only when the request says so
+  std::string tool = "<tool_call>";
+};
+
+const DialectRow kRows[] = {
+    {"think_auto", false},
+    {"deepseek_r1", true},
+    {.name = "deepseek_v3", .open = true, .switched_on = true},
+    {"holo2", true},
+    {"step3", true},
+    {"olmo3", true},
+    {"minimax_m2", true},
+    {"ernie45", true},
+    {"hunyuan_a13b", false},
+    {.name = "poolside_v1", .open = true, .switched_on = true},
+    {"qwen3", true, DialectRow::Dropped},
+    {"mimo", true, DialectRow::Dropped},
+    {"nemotron_v3", true, DialectRow::Dropped},
+    {"glm45", true, DialectRow::Dropped},
+    {"glm47", true, DialectRow::Dropped},
+    {"step3p5", true, DialectRow::Dropped},
+    {.name = "kimi_k2",
+     .open = true,
+     .second_end = DialectRow::Dropped,
+     .tool = "<|tool_calls_section_begin|>"},
+    {"seed_oss", true, DialectRow::Dropped, "<seed:think>", "</seed:think>", false, false,
+     "<seed:tool_call>"},
+    {"mistral", false, DialectRow::Dropped, "[THINK]", "[/THINK]", true, false, "[TOOL_CALLS]"},
+    {"gemma4", false, DialectRow::Literal, "<|channel>thought", "<channel|>", true, false, "<|tool_call>"},
+    {"granite", false, DialectRow::Literal, "Here is my thought process:", "Here is my response:", false,
+     false, "<|tool_call|>"},
+};
+
+std::string without_last(const std::string& text, size_t bytes = 1) {
+  return text.substr(0, text.size() - bytes);
+}
+
+}  // namespace
+
+TEST_CASE("REAS-01 REAS-02 REAS-03 REAS-04 TOOL-10 every dialect reads at least twelve texts, cut anywhere") {
+  std::map<std::string, int> texts;
+  const auto expect = [&](std::string_view name, const std::string& text, const Result& result,
+                          const Setting& setting = {}) {
+    ++texts[std::string(name)];
+    CHECK(parse(name, text, setting) == result);
+  };
+
+  for (const DialectRow& row : kRows) {
+    const auto [s, e] = std::pair(row.start, row.end);
+    Setting natural;
+    if (row.switched_on) natural.kwargs = {{"thinking", true}};
+    Setting cut = natural, open = natural, closed = natural;
+    cut.natural = false;
+    const std::string turn = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+    const std::string open_prompt = turn + s + "\n", closed_prompt = turn + s + "\n\n" + e + "\n\n";
+    open.prompt = open_prompt, closed.prompt = closed_prompt;
+    const auto to = [&](const std::string& text, const Result& result, const Setting& setting) {
+      expect(row.name, text, result, setting);
+    };
+
+    to("Hello, world.", row.open ? repeated("Hello, world.") : thought("", "Hello, world."), natural);
+    to(s + "a b" + e + "c d", thought("a b", "c d"), natural);
+    to(s + e + "c", thought("", "c"), natural);
+    to(s + "\n\n" + e + "\n\nc", thought("", "c"), natural);
+    to(s + "日本 — é" + e + "語🎉", thought("日本 — é", "語🎉"), natural);
+    to(s + "a < b " + without_last(e) + "x" + e + "b " + without_last(s) + "y",
+       thought("a < b " + without_last(e) + "x", "b " + without_last(s) + "y"), natural);
+    to(s + "a" + e + "b " + without_last(s, 2), thought("a", "b " + without_last(s, 2)), natural);
+    to(s + "a " + without_last(e, 2), thought("a " + without_last(e, 2), ""), cut);
+    to(s + "a b", thought("a b", ""), cut);
+    to(s + "a b", repeated("a b"), natural);
+    to(s + "\na\n\nb\n" + e + "\n\nc\nd\n", thought("a\n\nb", "c\nd\n"), natural);
+    to(s + "a" + e + "b" + e + "c",
+       thought("a", row.second_end == DialectRow::Dropped ? "bc" : "b" + e + "c"), natural);
+    to(s + "x " + row.tool + "{\"name\": \"now\"} y" + e + "z",
+       thought("x " + row.tool + "{\"name\": \"now\"} y", "z"), natural);
+    to("a" + e + "b", thought("a", "b"), open);
+    to("a b", thought("", "a b"), closed);
+    const std::string behind_text = "x " + s + "a" + e + "b";
+    if (row.anywhere) {
+      to(behind_text, thought("a", "x b"), natural);
+    } else if (!row.open) {
+      to(behind_text, thought("", behind_text), natural);
+    } else {
+      to("x " + e + "b", thought("x ", "b"), natural);
+    }
+  }
+
+  const std::string self = "to=self<|message|>", user = "<|start|>assistant to=user<|message|>";
+  const auto muse = [&](const std::string& text, const Result& result, const Setting& setting = {}) {
+    expect("muse_glimmer", text, result, setting);
+  };
+  muse("Hello, world.", thought("", "Hello, world."));
+  muse("to=user<|message|>Hello<|eot|>", thought("", "Hello"));
+  muse(self + "a b<|eom|>" + user + "c d<|eot|>", thought("a b", "c d"));
+  muse(self + "<|eom|>" + user + "c<|eot|>", thought("", "c"));
+  muse(self + "日本 — é<|eom|>" + user + "語🎉<|eot|>", thought("日本 — é", "語🎉"));
+  muse(self + "a <|eom| b<|eom|>" + user + "c to=self d", thought("a <|eom| b", "c to=self d"));
+  muse(self + "a<|eom|>" + user + "b <|eo", thought("a", "b <|eo"));
+  muse(self + "a <|eo", thought("a <|eo", ""), {.natural = false});
+  muse(self + "a b", thought("a b", ""), {.natural = false});
+  muse(self + "a b", repeated("a b"));
+  muse(self + "\na\n\nb\n<|eom|>" + user + "\n\nc\nd\n", thought("a\n\nb", "c\nd\n"));
+  muse("x<|eom|><|start|>assistant " + self + "a<|eom|>" + user + "b<|eot|>", thought("a", "xb"));
+  muse(self + "x <atem:function_calls> y<|eom|>" + user + "z<|eot|>",
+       thought("x <atem:function_calls> y", "z"));
+  muse(" " + self + "a<|eom|>" + user + "b<|eot|>", thought("a", "b"), {"<|start|>assistant"});
+  muse("a b<|eot|>", thought("", "a b"), {"<|start|>assistant to=self<|message|>t<|eom|>" + user});
+
+  // Nothing is parted.
+  for (const std::string text :
+       {"", "Hello, world.", "<think>a b</think>c d", "<think></think>c", "<think>日本</think>語🎉",
+        "<think>a < b </thinkx</think>c", "a</think>b", "<think>a </thi", "<think>a b",
+        "\n<think>\na\n</think>\n\nb\n", "a</think>b</think>c", "<think><tool_call></think>z",
+        "x <think>a</think>b"}) {
+    for (const std::string_view prompt : {std::string_view(), kOpenPrompt, kClosedPrompt}) {
+      expect("none", text, thought("", text), {prompt});
+      expect("minimax_m2_append_think", text, thought("", "<think>" + text), {prompt});
+    }
+  }
+
+  for (const std::string& name : reasoning_dialect_names()) {
+    CAPTURE(name);
+    CHECK(texts[name] >= 12);
+  }
+  CHECK(token_cuts().is_one_token("[/THINK]"));
+  CHECK(token_cuts()("a</think>b") == std::vector<size_t>{1, 8, 1});
 }
 
 TEST_CASE("REAS-05 the state tells when the constraint begins") {
