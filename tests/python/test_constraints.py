@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema
 import llguidance
 import numpy as np
 import pytest
@@ -120,6 +121,27 @@ def test_gram_08_what_ends_is_strict_json_that_fits_the_schema(schema: Any, tool
         complete += 1
         check_json(text, schema)
     assert complete > 0
+
+
+@pytest.mark.parametrize(
+    ("format", "fits", "fits_not"),
+    [
+        ("date", "2001-02-29", "2001-02-30"),
+        ("time", "23:59:60Z", "25:00:00Z"),
+        ("date-time", "0000-12-31T23:59:60Z", "2001-02-03 04:05:06"),
+        ("duration", "P1DT2H", "P"),
+        ("uuid", "8c9f1c1e-6ef4-4bc2-9a52-0f1d2c3b4a59", "8c9f1c1e"),
+        ("ipv4", "1.2.3.4", "1.2.3.256"),
+        ("ipv6", "::1.2.3.4", "::g"),
+        ("email", "a@b", "a"),
+        ("hostname", "a.b-c", "a-.b"),
+        ("uri", "http://[::1]:80/x?y#z", "a:]"),
+    ],
+)
+def test_the_checker_knows_every_format_that_is_enforced(format: str, fits: str, fits_not: str) -> None:
+    check_json(json.dumps(fits).encode(), {"format": format})
+    with pytest.raises(jsonschema.ValidationError):
+        check_json(json.dumps(fits_not).encode(), {"format": format})
 
 
 def test_rollback_after_any_walk_gives_the_same_masks(tool: Tool) -> None:

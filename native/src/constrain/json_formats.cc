@@ -14,9 +14,24 @@ namespace {
 #define VLLM_HEX "[0-9a-fA-F]"
 #define VLLM_H16 VLLM_HEX "{1,4}"
 #define VLLM_LS32 "(?:" VLLM_H16 ":" VLLM_H16 "|" VLLM_IPV4 ")"
+// RFC 3986, IPv6address.
+#define VLLM_IPV6                                                                                            \
+  "(?:(?:" VLLM_H16 ":){6}" VLLM_LS32 "|::(?:" VLLM_H16 ":){5}" VLLM_LS32 "|(?:" VLLM_H16 ")?::(?:" VLLM_H16 \
+  ":){4}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,1}" VLLM_H16 ")?::(?:" VLLM_H16 ":){3}" VLLM_LS32               \
+  "|(?:(?:" VLLM_H16 ":){0,2}" VLLM_H16 ")?::(?:" VLLM_H16 ":){2}" VLLM_LS32 "|(?:(?:" VLLM_H16              \
+  ":){0,3}" VLLM_H16 ")?::" VLLM_H16 ":" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,4}" VLLM_H16 ")?::" VLLM_LS32    \
+  "|(?:(?:" VLLM_H16 ":){0,5}" VLLM_H16 ")?::" VLLM_H16 "|(?:(?:" VLLM_H16 ":){0,6}" VLLM_H16 ")?::)"
 #define VLLM_LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 #define VLLM_ATEXT "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]"
-#define VLLM_URI_CHAR "(?:[a-zA-Z0-9\\-._~:/?\\[\\]@!$&'()*+,;=]|%" VLLM_HEX "{2})"
+// RFC 3986, appendix A. A host of four numbers is a registered name as well.
+#define VLLM_URI_PLAIN "a-zA-Z0-9._~!$&'()*+,;=-"
+#define VLLM_URI_ESCAPE "%" VLLM_HEX "{2}"
+#define VLLM_URI_PCHAR "(?:[:@" VLLM_URI_PLAIN "]|" VLLM_URI_ESCAPE ")"
+#define VLLM_URI_SEGMENTS "(?:/" VLLM_URI_PCHAR "*)*"
+#define VLLM_URI_AUTHORITY                                                                   \
+  "(?:(?:[:" VLLM_URI_PLAIN "]|" VLLM_URI_ESCAPE ")*@)?(?:\\[(?:" VLLM_IPV6 "|[vV]" VLLM_HEX \
+  "+\\.[:" VLLM_URI_PLAIN "]+)\\]|(?:[" VLLM_URI_PLAIN "]|" VLLM_URI_ESCAPE ")*)(?::\\d*)?"
+#define VLLM_URI_REST "(?:[/?:@" VLLM_URI_PLAIN "]|" VLLM_URI_ESCAPE ")*"
 
 struct Format {
   std::string_view name;
@@ -34,16 +49,12 @@ constexpr Format kFormats[] = {
      "\\d+S))?|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
     {"uuid", "^" VLLM_HEX "{8}-" VLLM_HEX "{4}-" VLLM_HEX "{4}-" VLLM_HEX "{4}-" VLLM_HEX "{12}$"},
     {"ipv4", "^" VLLM_IPV4 "$"},
-    // RFC 3986, IPv6address.
-    {"ipv6", "^(?:(?:" VLLM_H16 ":){6}" VLLM_LS32 "|::(?:" VLLM_H16 ":){5}" VLLM_LS32 "|(?:" VLLM_H16
-             ")?::(?:" VLLM_H16 ":){4}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,1}" VLLM_H16 ")?::(?:" VLLM_H16
-             ":){3}" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,2}" VLLM_H16 ")?::(?:" VLLM_H16 ":){2}" VLLM_LS32
-             "|(?:(?:" VLLM_H16 ":){0,3}" VLLM_H16 ")?::" VLLM_H16 ":" VLLM_LS32 "|(?:(?:" VLLM_H16
-             ":){0,4}" VLLM_H16 ")?::" VLLM_LS32 "|(?:(?:" VLLM_H16 ":){0,5}" VLLM_H16 ")?::" VLLM_H16
-             "|(?:(?:" VLLM_H16 ":){0,6}" VLLM_H16 ")?::)$"},
+    {"ipv6", "^" VLLM_IPV6 "$"},
     {"email", "^" VLLM_ATEXT "+(?:\\." VLLM_ATEXT "+)*@" VLLM_LABEL "(?:\\." VLLM_LABEL ")*$"},
     {"hostname", "^" VLLM_LABEL "(?:\\." VLLM_LABEL ")*$"},
-    {"uri", "^[a-zA-Z][a-zA-Z0-9+.-]*:" VLLM_URI_CHAR "+(?:#" VLLM_URI_CHAR "*)?$"},
+    {"uri", "^[a-zA-Z][a-zA-Z0-9+.-]*:(?://" VLLM_URI_AUTHORITY VLLM_URI_SEGMENTS "|/(?:" VLLM_URI_PCHAR
+            "+" VLLM_URI_SEGMENTS ")?|" VLLM_URI_PCHAR "+" VLLM_URI_SEGMENTS ")?(?:\\?" VLLM_URI_REST
+            ")?(?:#" VLLM_URI_REST ")?$"},
 };
 
 }  // namespace
