@@ -14,6 +14,7 @@ import argparse
 import ast
 import json
 import pathlib
+import re
 import sys
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "tool_calls"
@@ -211,6 +212,28 @@ JSON_END = {"hermes": "</tool_call>", "longcat": "</longcat_tool_call>", "granit
             "gigachat3": "<|message_sep|>", "pythonic": ")]", "llama4_pythonic": "<|python_end|>",
             "olmo3": "</function_calls>", "lfm2": "<|tool_call_end|>", "gemma4": "<tool_call|>}]"}  # fmt: skip
 
+# Where a call or all calls begin.
+START = {"hermes": "<tool_call>", "longcat": "<longcat_tool_call>", "granite4": "<tool_call>", "granite": "<|tool_call|>[",
+         "granite-20b-fc": "<function_call>", "llama3_json": "<|python_tag|>", "phi4_mini_json": "functools[",
+         "internlm": "<|action_start|><|plugin|>", "jamba": "<tool_calls>", "hunyuan_a13b": "<tool_calls>",
+         "ernie45": "<tool_call>", "gigachat3": "<|function_call|>", "xlam": "```json", "mistral": "[TOOL_CALLS]add",
+         "apertus": "<|tools_prefix|>", "inkling": "<|content_invoke_tool_json|>", "deepseek_v3": "<｜tool▁call▁begin｜>",
+         "deepseek_v31": "<｜tool▁call▁begin｜>", "kimi_k2": "<|tool_call_begin|>functions.add:1",
+         "qwen3_coder": "<tool_call>", "seed_oss": "<seed:tool_call>", "minimax_m2": "<minimax:tool_call>",
+         "deepseek_v32": "<｜DSML｜function_calls>", "deepseek_v4": "<｜DSML｜tool_calls>", "step3": "<｜tool_calls_begin｜>",
+         "minicpm5": '<function name="add">', "muse_glimmer": "<atem:function_calls>", "glm45": "<tool_call>",
+         "glm47": "<tool_call>", "poolside_v1": "<tool_call>", "hy_v3": "<tool_call>", "pythonic": "[add(",
+         "llama4_pythonic": "<|python_start|>", "olmo3": "<function_calls>", "lfm2": "<|tool_call_start|>[add(",
+         "gemma4": "<|tool_call>call:add{", "functiongemma": "<start_function_call>call:add{"}  # fmt: skip
+
+# What vocabularies hold as one token: markers, not the tags with attributes or the plain words of XML.
+MARKER = re.compile(r'<\|"\|>|<\|?[^<>\s=|"]*\|?>|<｜[^<>\s]*｜>|\[[A-Z_]+\]')
+PLAIN = re.compile("<!.*|</?(function|parameter|param|invoke|steptml:.*|atem:.*|｜DSML｜.*)>")
+
+# Calls whose arguments stand in markup one by one, so that the front ones are known when the text is cut.
+ONE_BY_ONE = ["qwen3_coder", "seed_oss", "minimax_m2", "deepseek_v32", "deepseek_v4", "step3", "minicpm5",
+              "muse_glimmer", "glm45", "glm47", "poolside_v1", "hy_v3"]  # fmt: skip
+
 # name -> writer, properties. text: "drop" (behind calls), "keep", "strip" (white space in front of a call; dropped
 # behind), "strip keep", "alone" (the calls are the whole text). one: one call a turn. key_value: no arguments of type text that look like something else.
 DIALECTS = {
@@ -299,12 +322,25 @@ def cases(name):
     yield framed("brackets in a string", [("save", {"text": "{[(<x & y>)]} </para </ <"})])
     if name in JSON_END:
         yield framed("closing marker in a string", [("save", {"text": "a " + JSON_END[name] + " b", "count": 1})])
+    yield framed("opening marker in a string", [("save", {"text": "a " + START[name] + " b", "count": 1})])
     if not props.get("untyped"):
         yield framed("text that looks typed", WORDS)
     yield framed("text in front", ONE, before="I will add.\n\n")
     yield framed("white space around", ONE, before="\n \n", after="\n\n")
     yield framed("text behind", ONE, after="\nDone <now>.")
     yield framed("text on both sides", TWO, before="Grüße 🎉 ", after=" Ende")
+    text = write([("save", {"count": 37, "text": "half of a value"})])
+    # A call that is not complete is content; the markers of a channel's message are no part of it.
+    content = str if name != "inkling" else lambda cut: cut.removeprefix("<|message_model|>")
+    in_name = text[: text.rindex("save") + 2]
+    # A name without arguments is skipped; a message to a tool is none to the user.
+    skipped = name in ("mistral", "muse_glimmer")
+    yield case("cut in the name", in_name, (), "" if skipped else content(in_name))
+    in_value = case("cut in a value", text[: text.index(" of a value")])
+    in_value["content"] = content(in_value["text"])
+    if name in ONE_BY_ONE:
+        in_value["cut"] = {"name": "save", "complete": {"count": 37}, "half": "half"}
+    yield in_value
 
 
 # Texts that the writers do not write: variants and damaged ones. (text, calls, content)
@@ -784,7 +820,8 @@ def main():
                 if options.verbose:
                     print(news[-1][:400])
         if not options.check:
-            document = {"dialect": name, "tools": TOOLS, "cases": all_cases}
+            markers = sorted({m for m in MARKER.findall(DIALECTS[name][0](TWO)) if not PLAIN.fullmatch(m)})
+            document = {"dialect": name, "markers": markers, "tools": TOOLS, "cases": all_cases}
             if name == "pythonic":
                 document["literals"] = literals()
             if name == "qwen3_coder":

@@ -1,14 +1,14 @@
-// Every dialect against tests/fixtures/tool_calls (tools/make_tool_call_fixtures.py), whole and in pieces.
+// Every dialect against tests/fixtures/tool_calls (tools/make_tool_call_fixtures.py), whole, by tokens and in
+// pieces.
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "base/json.h"
 #include "serve/tools/tool_dialects.h"
+#include "token_cuts.h"
 
 using namespace vllm;
 
@@ -69,11 +69,35 @@ std::string show(const Result& result) {
   return dump_json(Json{{"content", result.content}, {"calls", calls}});
 }
 
+void check_whole(const Result& result, const Json& one) {
+  CHECK(result.content == one["content"].get<std::string>());
+  Json calls = Json::array();
+  std::set<std::string> ids;
+  for (const Call& call : result.calls) {
+    const Json arguments = parse_json(call.arguments, "arguments", Status::Runtime);
+    calls.push_back(Json{{"name", call.name}, {"arguments", arguments}});
+    CHECK(ids.insert(call.id).second);
+  }
+  CHECK(dump_json(calls) == dump_json(one["calls"]));
+}
+
+/// A call whose text ends within a value: it may be there as far as it was complete, never with that value.
+void check_cut(const Result& result, const Json& one) {
+  const Json& cut = one["cut"];
+  CHECK(result.calls.size() <= 1);
+  if (result.calls.empty()) CHECK(result.content == one["content"].get<std::string>());
+  for (const Call& call : result.calls) {
+    CHECK(result.content.empty());
+    CHECK(call.name == cut["name"].get<std::string>());
+    CHECK(call.arguments.find(cut["half"].get<std::string>()) == std::string::npos);
+    const Json arguments = Json::parse(call.arguments, nullptr, false);
+    if (!arguments.is_object()) continue;
+    for (const auto& [key, value] : arguments.items()) CHECK(cut["complete"].value(key, Json()) == value);
+  }
+}
+
 Json load(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return parse_json(text.str(), path.c_str(), Status::Runtime);
+  return parse_json(read_file(path), path.c_str(), Status::Runtime);
 }
 
 }  // namespace
@@ -90,23 +114,22 @@ TEST_CASE(
     const ToolDialect& dialect = find_tool_dialect(name);
     const Json& tools = fixture["tools"];
     CHECK(fixture["cases"].size() >= 12);
+    const auto markers = fixture["markers"].get<std::vector<std::string>>();
+    const TokenCuts token_cuts(markers);
+    for (const std::string& marker : markers) CHECK(token_cuts.is_one_token(marker));
     for (const Json& one : fixture["cases"]) {
       const std::string text = one["text"];
       CAPTURE(name);
       CAPTURE(one["name"].get<std::string>());
       CAPTURE(text);
       const Result whole = parse(dialect, tools, text, {text.size()});
-      CHECK(whole.content == one["content"].get<std::string>());
-      Json calls = Json::array();
-      std::set<std::string> ids;
-      for (const Call& call : whole.calls) {
-        const Json arguments = parse_json(call.arguments, "arguments", Status::Runtime);
-        calls.push_back(Json{{"name", call.name}, {"arguments", arguments}});
-        CHECK(ids.insert(call.id).second);
+      if (one.contains("cut")) {
+        check_cut(whole, one);
+      } else {
+        check_whole(whole, one);
       }
-      CHECK(dump_json(calls) == dump_json(one["calls"]));
 
-      std::vector<std::vector<size_t>> cuts;
+      std::vector<std::vector<size_t>> cuts = {token_cuts(text)};
       for (const size_t piece : {1, 2, 3, 7}) cuts.push_back(pieces_of(text.size(), piece));
       for (int i = 0; i < 6; ++i) {
         std::vector<size_t> cut;

@@ -154,7 +154,11 @@ Task<> read_arg_key_dialect(ToolContext& context, const ArgKeyStyle& style) {
     if (next.which == begins) {
       co_await skip_space(in);
       const Match call = co_await look(in, call_begin);
-      read = open = call.kind == Match::Yes;
+      if (call.kind == Match::Yes) {
+        in.skip(call.size);
+        open = co_await read_arg_key_call(context, style);
+        read = open;
+      }
     } else {
       read = co_await read_arg_key_call(context, style);
     }
