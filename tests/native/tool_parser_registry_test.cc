@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "serve/tools/tool_dialects.h"
+#include "tokenizer_files.h"
 
 using namespace vllm;
 
@@ -74,6 +75,114 @@ TEST_CASE("the template tells the dialect") {
   CHECK(detected("<minimax:tool_call>") == "minimax_m2");
   CHECK(detected("<|tool_calls_section_begin|>") == "kimi_k2");
   CHECK(detected("<tool_calls>") == "jamba");
+}
+
+TEST_CASE("a family's template tells its dialect though it holds markers of others") {
+  for (const char* name : {"qwen3", "smollm2"}) {
+    const Json real =
+        parse_json(read_file(FIXTURES "/jinja/" + std::string(name) + ".json"), name, Status::Runtime);
+    CHECK(detected(real["template"].get<std::string>()) == "hermes");
+  }
+
+  // As the families write them, in words of our own.
+  const std::pair<const char*, const char*> families[] = {
+      {"glm47", R"([gMASK]<sop>{% if tools %}<|system|>
+Signatures are in <tools></tools>:
+{% for tool in tools %}{{ tool | tojson }}{% endfor %}
+To call one, print its name and arguments within a tag:
+<tool_call>{function-name}
+<arg_key>{key}</arg_key>
+<arg_value>{value}</arg_value>
+</tool_call>{% endif %}
+{% for m in messages %}{% if m.role == 'tool' %}<|observation|>
+<tool_response>{{ m.content }}</tool_response>{% else %}<|assistant|><think></think>
+{% for tc in m.tool_calls %}<tool_call>{{ tc.name }}{% endfor %}{% endif %}{% endfor %})"},
+      {"phi4_mini_json", R"({% for m in messages %}{% if m.role == 'system' and m.tools %}
+{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}
+{% elif m.tool_calls %}{{ '<|assistant|><|tool_call|>' + m.tool_calls | tojson + '<|/tool_call|>' }}
+{% endif %}{% endfor %})"},
+      {"seed_oss", R"({%- if tools %}{{ bos_token + "system\nTools you may call, in this form:\n" }}
+<seed:tool_call>
+<function=name_of_function>
+<parameter=first>value</parameter>
+</function>
+</seed:tool_call>
+{% endif %}{% for m in messages %}{{ '<seed:think>' + m.reasoning_content + '</seed:think>' }}
+{% for tc in m.tool_calls %}<seed:tool_call><function={{ tc.function.name }}>{% endfor %}{% endfor %})"},
+      {"qwen3_coder", R"({%- if tools %}<|im_start|>system
+You have these functions:
+<tools>{% for tool in tools %}<function><name>{{ tool.name }}</name></function>{% endfor %}</tools>
+Call them like this, nothing behind it:
+<tool_call>
+<function=some_name>
+<parameter=some_parameter>
+some value
+</parameter>
+</function>
+</tool_call><|im_end|>{% endif %}
+{% for m in messages %}{% if m.role == 'tool' %}<tool_response>{{ m.content }}</tool_response>
+{% endif %}{% endfor %}<|im_start|>assistant
+<think>)"},
+      {"mistral", R"({{ bos_token }}{% for m in messages %}{% if loop.last and tools %}
+{{ '[AVAILABLE_TOOLS]' + tools | tojson + '[/AVAILABLE_TOOLS]' }}{% endif %}
+{% if m.role == 'user' %}{{ '[INST]' + m.content + '[/INST]' }}
+{% elif m.tool_calls %}{{ '[TOOL_CALLS][' }}{{ '{"name": "' + name + '", "arguments": ' }}
+{% elif m.role == 'tool' %}{{ '[TOOL_RESULTS]' + m.content + '[/TOOL_RESULTS]' }}{% endif %}{% endfor %})"},
+      {"llama3_json", R"({{ bos_token }}<|start_header_id|>system<|end_header_id|>
+{% if builtin_tools %}Environment: ipython{% endif %}
+Answer with a function call as {"name": function name, "parameters": dictionary of names and values}.
+{% for m in messages %}{% if m.tool_calls %}{{ '<|python_tag|>' + m.tool_calls[0].name + '.call(' }}
+{{ '{"name": "' + name + '", ' }}{{ '"parameters": ' }}{{ m.arguments | tojson }}<|eom_id|>
+{% elif m.role == 'tool' %}<|start_header_id|>ipython<|end_header_id|>{% endif %}{% endfor %})"},
+      {"llama3_json", R"({{ bos_token }}<|start_header_id|>user<|end_header_id|>
+{% for m in messages %}{% if m.tool_calls %}<|start_header_id|>assistant<|end_header_id|>
+{{ '{"name": "' + m.tool_calls[0].function.name + '", ' }}{{ '"parameters": ' }}
+{{ m.tool_calls[0].function.arguments | tojson }}{{ "}" }}<|eot_id|>{% endif %}{% endfor %})"},
+      {"deepseek_v3", R"({{ bos_token }}{% for m in messages %}{% if m.tool_calls %}
+{{ '<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool.type + '<｜tool▁sep｜>' + tool.name
+   + '\n' + '```json' + '\n' + tool.arguments + '\n' + '```' + '<｜tool▁call▁end｜><｜tool▁calls▁end｜>' }}
+{% elif m.role == 'tool' %}<｜tool▁outputs▁begin｜>{% endif %}{% endfor %}<｜Assistant｜><think>)"},
+      {"deepseek_v31", R"({{ bos_token }}{% for m in messages %}{% if m.tool_calls %}
+{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + name + '<｜tool▁sep｜>' + arguments + '<｜tool▁call▁end｜>' }}
+{% endif %}{% endfor %}<｜Assistant｜>{{ '<think>' if thinking else '</think>' }})"},
+      {"kimi_k2",
+       R"({% if tools %}<|im_system|>tool_declare<|im_middle|>{{ tools | tojson }}<|im_end|>{% endif %}
+{% for m in messages %}{% if m.tool_calls %}<|tool_calls_section_begin|>{% for tc in m.tool_calls %}
+<|tool_call_begin|>{{ tc.id }}<|tool_call_argument_begin|>{{ tc.function.arguments }}<|tool_call_end|>
+{% endfor %}<|tool_calls_section_end|>{% endif %}{% endfor %}<|im_assistant|>assistant<|im_middle|>)"},
+      {"minimax_m2", R"({% set begin = '<minimax:tool_call>' %}{% set end = '</minimax:tool_call>' %}
+]~b]system{% if tools %}<tools>{% for tool in tools %}<tool>{{ tool | tojson }}</tool>{% endfor %}</tools>
+{{ begin }}
+<invoke name="some-tool">
+<parameter name="some-key">some value</parameter>
+</invoke>
+{{ end }}{% endif %}[e~[
+]~b]ai
+<think>)"},
+      {"granite",
+       R"(<|start_of_role|>available_tools<|end_of_role|>{{ tools | tojson(indent=4) }}<|end_of_text|>
+<|start_of_role|>system<|end_of_role|>When a tool is needed, answer with <|tool_call|> and a JSON list of calls.
+{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>{{ m.content }}{% endfor %})"},
+      {"gemma4", R"({{ bos_token }}<|turn>system
+{% for tool in tools %}<|tool>declaration:{{ tool.function.name }}{}<tool|>{% endfor %}<turn|>
+{% for m in messages %}{% for tc in m.tool_calls %}{{ '<|tool_call>call:' + tc.function.name + '{' }}
+{{ '}<tool_call|>' }}{% endfor %}{% endfor %}<|turn>model
+<|channel>thought
+<channel|>)"},
+      {"hermes", R"({% if tools %}<|im_start|>system
+Signatures in <tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools>. Each call is JSON in a tag:
+<tool_call>
+{"name": <name>, "arguments": <object>}
+</tool_call><|im_end|>{% endif %}{% for m in messages %}{% for tc in m.tool_calls %}
+<tool_call>
+{"name": "{{ tc.function.name }}", "arguments": {{ tc.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endfor %}<|im_start|>assistant
+)"},
+  };
+  for (const auto& [name, source] : families) {
+    CAPTURE(source);
+    CHECK(detected(source) == name);
+  }
 }
 
 TEST_CASE("TOOL-04 ids are unique and look as the dialect's do") {
