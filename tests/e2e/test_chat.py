@@ -203,6 +203,24 @@ def user(text: str) -> dict:
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 64}
 
 
+@pytest.mark.parametrize(
+    "asked_as",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"structured_outputs": {"json_object": True}},
+        {"json_object": True},
+    ],
+    ids=["response_format", "structured_outputs", "json_object"],
+)
+def test_GRAM_08_answers_are_json_objects(engine, ending, asked_as):
+    fields = user("Give me JSON about a cat.") | {"logit_bias": json.loads(ending), "max_tokens": 500} | asked_as
+    runs = [Run(engine, temperature=1.0, seed=seed, **fields) for seed in SEEDS]
+    results = [run.wait() for run in runs]
+    assert all(isinstance(strict_json(result.text), dict) for result in results), results
+    assert all(result.finish == "stop" for result in results), results
+    assert len({result.text for result in results}) > 3
+
+
 def test_answers_match_their_regex(engine):
     pattern = r"(\+[1-9][0-9]{0,2} )?[0-9]{3}-[0-9]{4}|none (given|known)"
     runs = [Run(engine, regex=pattern, temperature=1.0, seed=seed, **user("Your number?")) for seed in SEEDS]
@@ -214,7 +232,7 @@ def test_answers_match_their_regex(engine):
 def test_answers_are_one_of_their_choices(engine):
     choices = ["yes", "no", "maybe", "maybe not", "ça dépend"]
     asked = user("Will it rain?")
-    runs = [Run(engine, choice=choices, temperature=1.5, seed=seed, **asked) for seed in SEEDS]
+    runs = [Run(engine, choice=choices, temperature=1.0, seed=seed, **asked) for seed in SEEDS]
     results = [run.wait() for run in runs]
     assert all(result.text in choices and result.finish == "stop" for result in results), results
     assert len({result.text for result in results}) > 1
