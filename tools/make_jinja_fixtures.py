@@ -15,6 +15,7 @@ from typing import Any
 import jinja_cases
 import jinja_oracle
 from gguf import GGUFReader
+from jinja_chat_templates import CHATS
 from jinja_conversations import conversations
 from models import fetch
 
@@ -54,6 +55,16 @@ def real(template: str, with_tools: bool) -> dict[str, Any]:
     return {"template": template, "cases": cases}
 
 
+def chats() -> dict[str, Any]:
+    """Some conversations; tests/python/test_jinja.py renders them all."""
+    contexts = list(conversations())[5::17]
+    assert any(context["tools"] for context in contexts) and any(not context["tools"] for context in contexts)
+    rows = []
+    for name, template in CHATS.items():
+        rows.append({"name": name, "template": template, "results": [case(template, one) for one in contexts]})
+    return {"contexts": contexts, "cases": rows}
+
+
 def one_case_a_line(content: Any) -> str:
     def rows(items: list[Any]) -> str:
         return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in items) + "\n]"
@@ -75,6 +86,7 @@ def main() -> None:
     files = {
         "expressions": expressions(),
         "templates": templates(),
+        "chats": chats(),
         "smollm2": real(smollm2, False),
         "qwen3": real(qwen3, True),
     }

@@ -76,6 +76,17 @@ TEST_CASE("TPL-01 templates render as in jinja2") {
   }
 }
 
+TEST_CASE("TPL-01 whole chat templates of many manners render conversations as in jinja2") {
+  const Json fixture = load("chats");
+  const Json& contexts = fixture["contexts"];
+  CHECK(contexts.size() >= 6);
+  CHECK(fixture["cases"].size() >= 8);
+  for (const Json& row : fixture["cases"]) {
+    REQUIRE(row["results"].size() == contexts.size());
+    for (size_t i = 0; i < contexts.size(); ++i) check(row["template"], contexts[i], row["results"][i]);
+  }
+}
+
 TEST_CASE("TPL-01 real templates render conversations as in jinja2") {
   for (const char* name : {"qwen3", "smollm2"}) {
     const Json fixture = load(name);

@@ -1,4 +1,4 @@
-"""Our interpreter of chat templates against jinja2, on random expressions and templates.
+"""Our interpreter of chat templates against jinja2, on random expressions and templates, and on whole chats.
 
 Drives jinja_tool of the native build: `cmake -S . -B build -G Ninja && ninja -C build jinja_tool`.
 """
@@ -9,28 +9,31 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jinja_oracle
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jinja_chat_templates import CHATS
+from jinja_conversations import conversations
 from jinja_random import CONTEXT, Generator, comparable
 
 TOOL = Path(__file__).resolve().parents[2] / "build" / "tests" / "native" / "jinja_tool"
 
-Render = Callable[[str], dict[str, str]]
+Render = Callable[..., dict[str, str]]  # of a template and, where it is not CONTEXT, what it is rendered with
 
 
 @pytest.fixture(scope="module")
 def render() -> Iterator[Render]:
-    """What the interpreter makes of a template with CONTEXT."""
+    """What the interpreter makes of a template."""
     assert TOOL.is_file(), f"{TOOL} is missing: build the target jinja_tool first"
     with subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdin
         assert process.stdout
 
-        def ask(template: str) -> dict[str, str]:
-            process.stdin.write(json.dumps({"template": template, "context": CONTEXT}) + "\n")
+        def ask(template: str, context: dict[str, Any] = CONTEXT) -> dict[str, str]:
+            process.stdin.write(json.dumps({"template": template, "context": context}) + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
             assert answer, f"the interpreter died with code {process.wait()}"
@@ -51,6 +54,20 @@ def check(template: str, got: dict[str, str]) -> None:
         assert got.get("error") == want["raised"], (template, got, want)
     else:
         assert "error" in got, (template, got, want)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_TPL_01_whole_chats(render: Render, name: str) -> None:
+    texts = 0
+    for context in conversations():
+        want, got = jinja_oracle.render(CHATS[name], context), render(CHATS[name], context)
+        assert "error" not in want, want
+        if "text" in want:
+            texts += 1
+            assert got.get("text") == want["text"]
+        else:
+            assert got.get("error") == want["raised"]
+    assert texts > 90
 
 
 def pick_from(choices: bytes) -> Callable[[int], int]:
