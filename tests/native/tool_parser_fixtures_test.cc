@@ -85,7 +85,9 @@ void check_whole(const Result& result, const Json& one) {
 void check_cut(const Result& result, const Json& one) {
   const Json& cut = one["cut"];
   CHECK(result.calls.size() <= 1);
-  if (result.calls.empty()) CHECK(result.content == one["content"].get<std::string>());
+  if (result.calls.empty() && !result.content.empty()) {
+    CHECK(result.content == one["content"].get<std::string>());
+  }
   for (const Call& call : result.calls) {
     CHECK(result.content.empty());
     CHECK(call.name == cut["name"].get<std::string>());
