@@ -193,6 +193,97 @@ TEST_CASE("Parameters in the manner of XML") {
   CHECK_FALSE(begins(s, "<tool_call>\n<function=add>\n" + a + "<parameter=s>\nx</parameter>"));
 }
 
+/// One call whose parameters look like <p=NAME>VALUE</p>.
+ConstraintSpec parameters_spec(const std::string& schema, bool free_values = false) {
+  StructuralTags tags;
+  tags.mode = StructuralTags::Mode::Required;
+  tags.several = false;
+  StructuralTag tag;
+  tag.begin = "<f>";
+  tag.end = "</f>";
+  tag.content.kind = TagContent::Kind::Parameters;
+  tag.content.text = schema;
+  tag.content.before_name = "<p=";
+  tag.content.after_name = ">";
+  tag.content.after_value = "</p>";
+  tag.content.free_values = free_values;
+  tags.tags = {tag};
+  return tags_spec(tags);
+}
+
+TEST_CASE("GRAM-09 Parameters that the schema leaves open take any name and any text") {
+  for (const char* open :
+       {"", "{}", "true", R"({"type":"object"})", R"({"type":"object","additionalProperties":true})",
+        R"({"type":"object","properties":{},"additionalProperties":true})",
+        R"({"properties":{},"patternProperties":{"^x":{}}})", R"({"$ref":"#/none"})",
+        R"({"properties":[]})"}) {
+    CAPTURE(open);
+    const auto s = parameters_spec(open);
+    CHECK(matches(s, "<f></f>"));
+    CHECK(matches(s, "<f><p=key of \xc3\xa9>any <b> {text}\n</p></f>"));
+    CHECK(matches(s, "<f><p=b>1</p><p=a>2</p><p=-x=y>3</p></f>"));
+    for (const char* bad : {"<f><p=>", "<f><p= ", "<f><p=a<", "<f><p=\"", "<f><p=a\n", "<f><p=a>x</p> "})
+      CHECK_FALSE(begins(s, bad));
+    CHECK_FALSE(matches(s, "<f><p=a>1</f>"));
+  }
+  const auto closed = parameters_spec(kNow);
+  CHECK(matches(closed, "<f></f>"));
+  CHECK_FALSE(begins(closed, "<f><p"));
+
+  const auto more = parameters_spec(
+      R"({"properties":{"days":{"type":"integer"},"no":false,"day":{}},"required":["days"],"additionalProperties":{"type":"boolean"}})");
+  CHECK(matches(more, "<f><p=days>3</p></f>"));
+  CHECK(matches(more, "<f><p=days>3</p><p=da>true</p><p=dayss>false</p><p=other>true</p></f>"));
+  CHECK(matches(more, "<f><p=days>3</p><p=day>any</p></f>"));
+  CHECK_FALSE(begins(more, "<f><p=other"));
+  CHECK_FALSE(begins(more, "<f><p=days>3</p><p=days>"));
+  CHECK_FALSE(begins(more, "<f><p=days>3</p><p=no>"));
+  CHECK_FALSE(begins(more, "<f><p=days>3</p><p=other>x"));
+}
+
+TEST_CASE("GRAM-09 Parameters with free values keep their names, in any order") {
+  const char* const schema =
+      R"({"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city"]})";
+  const auto s = parameters_spec(schema, true);
+  CHECK(matches(s, "<f></f>"));
+  CHECK(matches(s, "<f><p=days>a few</p><p=city>Rome</p></f>"));
+  CHECK_FALSE(begins(s, "<f><p=town"));
+  CHECK_FALSE(begins(parameters_spec(schema), "<f></"));
+  CHECK_FALSE(begins(parameters_spec(schema), "<f><p=days"));
+  CHECK(matches(parameters_spec(R"({"properties":{"a":{}},"additionalProperties":true})", true),
+                "<f><p=b>1</p><p=a>2</p></f>"));
+  CHECK(matches(parameters_spec("", true), "<f><p=b>1</p></f>"));
+  CHECK_FALSE(begins(parameters_spec(kNow, true), "<f><p"));
+}
+
+TEST_CASE("GRAM-09 Branches of a tool's parameters allow what each branch allows") {
+  const auto s = parameters_spec(
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"anyOf":[{"required":["a"]},{"required":["b"]}]})");
+  CHECK(matches(s, "<f><p=a>1</p></f>"));
+  CHECK(matches(s, "<f><p=b>1</p></f>"));
+  CHECK(matches(s, "<f><p=a>1</p><p=b>1</p></f>"));
+  CHECK_FALSE(begins(s, "<f></"));
+  CHECK_FALSE(begins(s, "<f><p=a>x"));
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    const auto apart = parameters_spec(
+        std::string(
+            R"({"type":"object","$defs":{"two":{"properties":{"b":{"type":"boolean"}},"required":["b"]}},")") +
+        keyword + R"(":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"$ref":"#/$defs/two"}]})");
+    CHECK(matches(apart, "<f><p=a>1</p></f>"));
+    CHECK(matches(apart, "<f><p=b>true</p></f>"));
+    CHECK_FALSE(begins(apart, "<f><p=c"));
+    const auto open = parameters_spec(std::string("{\"") + keyword +
+                                      R"(":[{"properties":{"a":{}},"required":["a"]},{"type":"object"}]})");
+    CHECK(matches(open, "<f><p=z>1</p></f>"));
+  }
+  std::vector<std::string> warnings;
+  byte_compiler().make(parameters_spec(R"({"properties":{"a":{"$ref":"#/none"}},"not":{"required":["a"]}})"),
+                       &warnings);
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "'#/not'"));
+  CHECK(contains(warnings[1], "Any text is allowed there"));
+}
+
 TEST_CASE("GRAM-09 In a tool's parameters what cannot be enforced loosens its own place, with a warning") {
   StructuralTags tags = hermes(StructuralTags::Mode::Required);
   tags.tags = {hermes_tag(

@@ -23,6 +23,7 @@ void put_tags(std::string& key, const StructuralTags& tags) {
   for (const StructuralTag& tag : tags.tags) {
     const TagContent& c = tag.content;
     key += static_cast<char>('a' + static_cast<int>(c.kind) * 4 + c.loose * 2 + tag.after_number.has_value());
+    key += c.free_values ? '*' : '.';
     for (const std::string* text :
          {&tag.begin, &tag.end, &c.text, &c.before_name, &c.after_name, &c.after_value}) {
       put(key, *text);

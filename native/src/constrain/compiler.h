@@ -33,8 +33,11 @@ struct TagContent {
   /// What of the schema cannot be enforced allows any JSON in its place, with a warning, instead of an error.
   bool loose = true;
 
-  /// Of Parameters. A value of type string is any text without after_value, any other one is JSON.
+  /// Of Parameters. A value of type string is any text without after_value, any other one is JSON. Behind the
+  /// properties come names of the model's own, with text as values, where the schema allows others.
   std::string before_name, after_name, after_value;
+  /// Of Parameters: the properties in any order, none of them needed, all with text as values.
+  bool free_values = false;
 };
 
 /// begin, content, end. Where a text names a control token of the vocabulary, that token is meant.

@@ -23,7 +23,8 @@ struct Expression {
     Reference,     // the rule with index `rule`
     Tokens,        // one token of ids, whatever its bytes
     FreeText,      // bytes in which none of texts occurs; and any token of ids
-    OtherKey,  // the inside of a JSON string that spells none of texts; escapes only where JSON needs them
+    OtherKey,  // the inside of a JSON string that spells none of texts; escapes only where JSON needs them.
+               // With chars: one or more of these, no blank first, that are none of texts
   };
   Kind kind = Kind::Sequence;
   int min = 0;

@@ -308,9 +308,11 @@ int GrammarBuilder::add_other_key(const Expression& e, int source) {
   const int end = new_node();
   const int rest = new_node();  // differs already
   Suffixes suffixes;
-  const std::vector<std::string> escapes = json_needed_escapes();
-  const auto add_others = [&](int node, const std::map<std::string, int>& taken) {
-    CharSet raw = json_raw_chars();
+  const bool json = e.chars.empty();
+  const std::vector<std::string> escapes = json ? json_needed_escapes() : std::vector<std::string>();
+  const auto add_others = [&](int node, const std::map<std::string, int>& taken, bool first) {
+    CharSet raw = json ? json_raw_chars() : e.chars;
+    if (!json && first) raw = raw.without({{' ', ' '}});
     CharSet spelt;
     for (const auto& [unit, child] : taken) {
       if (unit[0] != '\\') {
@@ -328,14 +330,14 @@ int GrammarBuilder::add_other_key(const Expression& e, int source) {
   empty_edge(rest, end);
   const int again = new_node();
   empty_edge(rest, again);
-  add_others(again, {});
+  add_others(again, {}, false);
   std::vector<int> nodes(trie.size());
   for (int& node : nodes) node = new_node();
   empty_edge(source, nodes[0]);
   for (size_t t = 0; t < trie.size(); ++t) {
-    if (!trie[t].complete) empty_edge(nodes[t], end);
+    if (!trie[t].complete && (json || t > 0)) empty_edge(nodes[t], end);
     for (const auto& [unit, child] : trie[t].next) empty_edge(bytes_from(nodes[t], unit), nodes[child]);
-    add_others(nodes[t], trie[t].next);
+    add_others(nodes[t], trie[t].next, t == 0);
   }
   return end;
 }

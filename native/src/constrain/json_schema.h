@@ -23,8 +23,7 @@ class SchemaParser {
   /// The rule for the whole document.
   int parse();
   /// TagContent::Kind::Parameters, see compiler.h.
-  Expression parse_parameters(const std::string& before_name, const std::string& after_name,
-                              const std::string& after_value);
+  Expression parse_parameters(const TagContent& tag);
 
  private:
   /// `at`: JSON pointer that names the place in messages.
@@ -54,7 +53,23 @@ class SchemaParser {
   bool fits(const Json& value, const Json& schema, const std::string& at) const;
   std::vector<std::string> types_of(const Json& schema, const std::string& at) const;
   bool is_text(const Json& schema, const std::string& at) const;
+  Expression parameters(const Json& schema, const std::string& at, const TagContent& tag);
+  Expression parameter_value(const Json& schema, const std::string& at, const TagContent& tag);
+  Expression parameter_text(const Json& flat, const std::string& at, const TagContent& tag);
+  /// A parameter with any name but `taken`.
+  Expression other_parameter(const std::vector<std::string>& taken, Expression value, const TagContent& tag);
   int new_rule(const std::string& name, Expression body);
+  /// One level of nested schemas for as long as it lives. Throws beyond the depth that is allowed.
+  class Level {
+   public:
+    Level(SchemaParser& parser, const std::string& at);
+    ~Level() { --parser_.depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    SchemaParser& parser_;
+  };
   void warn(const std::string& at, const std::string& what);
   [[noreturn]] void fail_limit(const std::string& at, const std::string& what);
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "constrain/front_ends.h"
 #include "constrain/json_schema.h"
+#include "constrain/json_text.h"
 
 namespace vllm {
 namespace {
@@ -68,6 +69,9 @@ Expression answer_text(const std::vector<std::string>& markers, const TokenTrie&
   return e;
 }
 
+/// A value that is text: it ends where `marker` begins.
+Expression text_before(std::string_view marker) { return free_text({std::string(trimmed(marker))}); }
+
 Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& rules,
                       std::vector<std::string>& warnings) {
   const TagContent& content = tag.content;
@@ -78,7 +82,7 @@ Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& ru
     case TagContent::Kind::Parameters:
       return SchemaParser(content.text.empty() ? "{}" : content.text, {.loose = content.loose}, rules,
                           warnings)
-          .parse_parameters(content.before_name, content.after_name, content.after_value);
+          .parse_parameters(content);
     case TagContent::Kind::Regex:
       return parse_regex(content.text);
     case TagContent::Kind::Gbnf:
@@ -92,42 +96,125 @@ Expression content_of(const StructuralTag& tag, const TokenTrie& trie, Rules& ru
 
 }  // namespace
 
-Expression SchemaParser::parse_parameters(const std::string& before_name, const std::string& after_name,
-                                          const std::string& after_value) {
-  if (trimmed(after_value).empty()) fail_argument("Parameters of a tag need a text after each value.");
-  const Json schema = document_.flatten(document_.root(), "#");
-  std::vector<Expression> parts;
-  if (!schema.is_object()) return {};
-  for (const Property& property : properties_of(schema, "#")) {
-    if (*property.schema == false) continue;
-    Expression value;
-    if (is_text(*property.schema, property.at)) {
-      std::vector<Expression> choices;
-      const Json flat = document_.flatten(*property.schema, property.at);
-      if (flat.is_object() && flat.contains("enum") && flat["enum"].is_array()) {
-        for (const Json& choice : flat["enum"]) {
-          choices.push_back(literal(choice.is_string() ? choice.get<std::string>() : dump_json(choice)));
-        }
-      } else if (flat.is_object() && flat.contains("const")) {
-        choices.push_back(
-            literal(flat["const"].is_string() ? flat["const"].get<std::string>() : dump_json(flat["const"])));
-      }
-      if (choices.empty()) {
-        if (flat.is_object() && restricts(flat, {"type", "nullable", "anyOf", "oneOf"})) {
-          warn(property.at, "what restricts a text is not enforced in this dialect");
-        }
-        value = free_text({std::string(trimmed(after_value))});
-      } else {
-        value = alternatives(std::move(choices));
-      }
-    } else {
-      value = visit(*property.schema, property.at);
+Expression SchemaParser::parse_parameters(const TagContent& tag) {
+  if (trimmed(tag.after_value).empty()) fail_argument("Parameters of a tag need a text after each value.");
+  try {
+    return parameters(document_.root(), "#", tag);
+  } catch (const Error& error) {
+    if (!style_.loose || over_limit_) throw;
+    warnings_.push_back(error.message() + " Any parameters are allowed.");
+    return star(other_parameter({}, text_before(tag.after_value), tag));
+  }
+}
+
+Expression SchemaParser::parameters(const Json& schema, const std::string& at, const TagContent& tag) {
+  const Level level(*this, at);
+  const Json flat = document_.flatten(schema, at);
+  if (!flat.is_object()) return star(other_parameter({}, text_before(tag.after_value), tag));
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    const auto found = flat.find(keyword);
+    if (found == flat.end()) continue;
+    const std::string place = at + "/" + keyword;
+    if (!found->is_array() || found->empty())
+      fail_schema(place, format("'%s' is no list of schemas", keyword));
+    Json base = flat;
+    base.erase(keyword);
+    std::vector<Expression> ways;
+    for (size_t i = 0; i < found->size(); ++i) {
+      const std::string branch_at = place + "/" + std::to_string(i);
+      const Json merged = document_.merge(base, document_.flatten((*found)[i], branch_at), branch_at);
+      if (merged != false) ways.push_back(parameters(merged, branch_at, tag));
     }
-    Expression part =
-        sequence(literal(before_name + property.name + after_name), std::move(value), literal(after_value));
+    if (ways.empty()) fail_schema(place, "none of the schemas fits any value");
+    return reference(new_rule(place, alternatives(std::move(ways))));
+  }
+
+  const auto additional = flat.find("additionalProperties");
+  bool open = additional == flat.end() ? !flat.contains("properties") : *additional != false;
+  const auto loosened = [&](const char* keyword, const char* what) {
+    const auto found = flat.find(keyword);
+    if (found == flat.end() || (found->is_object() && found->empty())) return false;
+    warn(at + "/" + keyword, format("'%s' is not enforced in this dialect%s", keyword, what));
+    return true;
+  };
+  for (const char* keyword : {"not", "propertyNames", "dependentRequired", "unevaluatedProperties",
+                              "minProperties", "maxProperties"})
+    loosened(keyword, "");
+  for (const char* keyword :
+       {"if", "patternProperties", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"})
+    open = loosened(keyword, ", so any further parameters are allowed") || open;
+  const std::vector<Property> properties = properties_of(flat, at);
+  std::vector<std::string> names;
+  for (const Property& property : properties) names.push_back(property.name);
+  if (tag.free_values) {
+    if (open) return star(other_parameter({}, text_before(tag.after_value), tag));
+    if (names.empty()) return {};
+    std::vector<Expression> choices;
+    for (const std::string& name : names) choices.push_back(literal(name));
+    return star(sequence(literal(tag.before_name), alternatives(std::move(choices)), literal(tag.after_name),
+                         text_before(tag.after_value), literal(tag.after_value)));
+  }
+  std::vector<Expression> parts;
+  for (const Property& property : properties) {
+    if (*property.schema == false) continue;
+    Expression part = sequence(literal(tag.before_name + property.name + tag.after_name),
+                               parameter_value(*property.schema, property.at, tag), literal(tag.after_value));
     parts.push_back(property.required ? std::move(part) : optional(std::move(part)));
   }
+  if (open) {
+    Expression value = additional == flat.end() || *additional == false
+                           ? text_before(tag.after_value)
+                           : parameter_value(*additional, at + "/additionalProperties", tag);
+    parts.push_back(star(other_parameter(names, std::move(value), tag)));
+  }
   return sequence_of(std::move(parts));
+}
+
+Expression SchemaParser::other_parameter(const std::vector<std::string>& taken, Expression value,
+                                         const TagContent& tag) {
+  static const CharSet kNameChars = CharSet{{' ', '~'}, {0xa0, 0x10ffff}}.without(
+      {{'"', '"'}, {'\'', '\''}, {'<', '<'}, {'>', '>'}, {'\\', '\\'}});
+  Expression name;
+  name.kind = Expression::Kind::OtherKey;
+  name.chars = kNameChars;
+  for (const std::string& text : taken) {
+    bool spelt = !text.empty() && text.front() != ' ' && json_string_body(text) == text;
+    for (size_t at = 0; spelt && at < text.size();) {
+      const std::string unit = json_string_unit(text, at);
+      spelt = kNameChars.contains(decode_character(unit));
+      at += unit.size();
+    }
+    if (spelt) name.texts.push_back(text);
+  }
+  return sequence(literal(tag.before_name), reference(new_rule("other parameter", std::move(name))),
+                  literal(tag.after_name), std::move(value), literal(tag.after_value));
+}
+
+Expression SchemaParser::parameter_value(const Json& schema, const std::string& at, const TagContent& tag) {
+  try {
+    if (!is_text(schema, at)) return visit(schema, at);
+    return parameter_text(document_.flatten(schema, at), at, tag);
+  } catch (const Error& error) {
+    if (!style_.loose || over_limit_) throw;
+    warnings_.push_back(error.message() + " Any text is allowed there.");
+    return text_before(tag.after_value);
+  }
+}
+
+Expression SchemaParser::parameter_text(const Json& flat, const std::string& at, const TagContent& tag) {
+  const auto bare = [](const Json& value) {
+    return literal(value.is_string() ? value.get<std::string>() : dump_json(value));
+  };
+  std::vector<Expression> choices;
+  if (flat.is_object() && flat.contains("enum") && flat["enum"].is_array()) {
+    for (const Json& choice : flat["enum"]) choices.push_back(bare(choice));
+  } else if (flat.is_object() && flat.contains("const")) {
+    choices.push_back(bare(flat["const"]));
+  }
+  if (!choices.empty()) return alternatives(std::move(choices));
+  if (flat.is_object() && restricts(flat, {"type", "nullable", "anyOf", "oneOf"}))
+    warn(at, "what restricts a text is not enforced in this dialect");
+  return text_before(tag.after_value);
 }
 
 /// Values of the schema are written as bare text: it allows strings.

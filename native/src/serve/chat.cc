@@ -73,11 +73,15 @@ bool prints_call_list(const std::string& source) {
   return source.find("[TOOL_CALLS] [") != std::string::npos;
 }
 
-std::string schema_of(const Json& function) {
+/// The schema of the arguments need not be met.
+bool is_free(const Json& function) {
   const auto strict = function.find("strict");
-  const bool free = strict != function.end() && strict->is_boolean() && !strict->get<bool>();
+  return strict != function.end() && strict->is_boolean() && !strict->get<bool>();
+}
+
+std::string schema_of(const Json& function) {
   const auto parameters = function.find("parameters");
-  if (free || parameters == function.end() || parameters->is_null() || parameters->empty())
+  if (parameters == function.end() || parameters->is_null() || parameters->empty())
     return R"({"type": "object"})";
   return dump_json(*parameters);
 }
@@ -147,13 +151,15 @@ StructuralTags Chat::tool_tags(const ChatRequest& request, const ToolDialect& di
     const std::string name = function["name"].get<std::string>();
     if (request.tool_choice.kind == Kind::Named && name != request.tool_choice.name) continue;
     StructuralTag tag;
-    tag.content.text = schema_of(function);
+    tag.content.text = is_free(function) ? R"({"type": "object"})" : schema_of(function);
     if (const auto format = tool_tag_format(dialect, name, options)) {
       tag.begin = format->begin;
       if (format->numbered) tag.after_number = format->begin_after_number;
       tag.end = format->end;
       if (format->arguments == ArgumentStyle::Tags) {
         tag.content.kind = TagContent::Kind::Parameters;
+        tag.content.text = schema_of(function);
+        tag.content.free_values = is_free(function);
         tag.content.before_name = format->argument_begin;
         tag.content.after_name = format->argument_after_key;
         tag.content.after_value = format->argument_end;
