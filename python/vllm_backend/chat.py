@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import Any
 
 from vllm_backend import sampling
 from vllm_backend.errors import invalid_argument
 from vllm_backend.strict_json import parse_json, shown, to_json
+
+log = logging.getLogger(__name__)
 
 
 def is_chat(request: Any) -> bool:
@@ -93,14 +97,38 @@ def thinking_budget(metadata: Any) -> int | None:
     return int(word)
 
 
-def stems_from_tools(grammar: str, tools: list[Any]) -> bool:
-    """Whether the host made this grammar from the tools: it then spells every tool's name as a JSON text.
+def stems_from_tools(grammar: str, tools: list[Any], choice: str | dict[str, Any] | None) -> bool:
+    """Whether the host made this grammar from the tools that may be called.
 
-    The engine's own constraint for tool calls is used instead, since two would contradict each other.
+    It then spells the name of each as a JSON text.
     """
-    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)]
-    names = [function.get("name") for function in functions if isinstance(function, dict)]
+    if isinstance(choice, dict):
+        names = [choice["function"]["name"]]
+    else:
+        functions = [tool.get("function") for tool in tools if isinstance(tool, dict)]
+        names = [function.get("name") for function in functions if isinstance(function, dict)]
     return bool(names) and all(isinstance(name, str) and f'\\"{name}\\"' in grammar for name in names)
+
+
+@functools.cache
+def warn_of_dropped_grammar() -> None:
+    """Once: hosts send both with every request."""
+    log.warning("Grammar is dropped where ToolChoice asks for a tool call: the engine enforces the call's own form")
+
+
+def yield_to_calls(keys: dict[str, Any], tools: list[Any], choice: str | dict[str, Any] | None) -> None:
+    """Drops a constraint of the host that would contradict the engine's own one for tool calls.
+
+    That is one made from the tools, and any where a call must be made.
+    """
+    if not tools or choice == "none":
+        return
+    if stems_from_tools(keys.get("grammar", ""), tools, choice):
+        del keys["grammar"]
+    elif choice not in (None, "auto"):
+        for name in ("grammar", "json_schema"):
+            if keys.pop(name, None) is not None:
+                warn_of_dropped_grammar()
 
 
 def chat(request: Any) -> dict[str, Any]:
@@ -115,8 +143,7 @@ def chat(request: Any) -> dict[str, Any]:
         keys["tools"] = tools
     if choice is not None and (tools or choice not in ("auto", "none")):
         keys["tool_choice"] = choice
-    if tools and choice != "none" and stems_from_tools(keys.get("grammar", ""), tools):
-        del keys["grammar"]
+    yield_to_calls(keys, tools, choice)
     if sampling.alternatives(request):
         keys["logprobs"] = True
         keys["top_logprobs"] = sampling.alternatives(request)

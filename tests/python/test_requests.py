@@ -183,6 +183,35 @@ def test_a_grammar_made_from_the_tools_gives_way_to_the_engines_own() -> None:
     assert chat_request(Tools=TOOLS, Grammar='root ::= "yes"')["grammar"] == 'root ::= "yes"'
 
 
+TWO_TOOLS = json.dumps([{"type": "function", "function": {"name": name}} for name in ("get_weather", "now")])
+NAMED_WEATHER = json.dumps({"type": "function", "function": {"name": "get_weather"}})
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED_WEATHER])
+@pytest.mark.parametrize("grammar", ['root ::= "yes"', '{"type": "object"}'])
+def test_a_grammar_beside_a_call_that_must_be_made_is_dropped_with_one_warning(
+    choice: str, grammar: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat.warn_of_dropped_grammar.cache_clear()
+    for _ in range(2):
+        made = chat_request(Tools=TWO_TOOLS, ToolChoice=choice, Grammar=grammar)
+    assert "grammar" not in made and "json_schema" not in made
+    assert "tool_choice" in made
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "ToolChoice asks for a tool call" in caplog.text
+    caplog.clear()
+    kept = chat_request(Tools=TWO_TOOLS, ToolChoice="auto", Grammar=grammar)
+    assert "grammar" in kept or "json_schema" in kept
+    assert not caplog.records
+
+
+def test_a_grammar_made_from_the_tool_that_is_named_gives_way_unsaid(caplog: pytest.LogCaptureFixture) -> None:
+    from_one = r'root-0-name ::= "\"get_weather\""'
+    assert "grammar" not in chat_request(Tools=TWO_TOOLS, ToolChoice=NAMED_WEATHER, Grammar=from_one)
+    assert not caplog.records
+    assert chat_request(Tools=TWO_TOOLS, ToolChoice="auto", Grammar=from_one)["grammar"] == from_one
+
+
 def test_tpl_07_metadata_reaches_the_template() -> None:
     def kwargs(**metadata: str) -> Any:
         return chat_request(Metadata=metadata).get("chat_template_kwargs")
