@@ -301,7 +301,7 @@ TEST_CASE("GRAM-09 In a tool's parameters what cannot be enforced loosens its ow
   CHECK_FALSE(begins(tags_spec(tags), head + "\""));
   std::vector<std::string> again;
   byte_compiler().make(tags_spec(tags), &again);  // out of the cache
-  CHECK(again == warnings);
+  CHECK(again.empty());
   tags.tags[0].content.loose = false;
   CHECK(contains(refusal(tags_spec(tags)), "uniqueItems"));
 }

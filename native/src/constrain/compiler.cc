@@ -105,24 +105,21 @@ ConstraintCompiler::~ConstraintCompiler() = default;
 std::unique_ptr<Constraint> ConstraintCompiler::make(const ConstraintSpec& spec,
                                                      std::vector<std::string>* warnings) {
   const std::string key = key_of(spec);
-  const auto use = [&](const Entry& entry) {
-    if (warnings != nullptr) warnings->insert(warnings->end(), entry.warnings.begin(), entry.warnings.end());
-    return std::make_unique<GrammarConstraint>(entry.matcher);
-  };
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = index_.find(key); known != index_.end()) {
       entries_.splice(entries_.begin(), entries_, known->second);
-      return use(entries_.front());
+      return std::make_unique<GrammarConstraint>(entries_.front().matcher);
     }
   }
   // Without the lock: a slow grammar holds nobody up. Two requests may compile the same one; the later one
   // stays.
-  Entry entry{key, nullptr, {}};
-  entry.matcher = std::make_shared<Matcher>(compile(spec, *trie_, entry.warnings), trie_, shared_);
+  std::vector<std::string> unsaid;
+  std::vector<std::string>& said = warnings != nullptr ? *warnings : unsaid;
+  Entry entry{key, std::make_shared<Matcher>(compile(spec, *trie_, said), trie_, shared_)};
   entry.matcher->prepare("");  // here, so that no engine step waits for it
   if (entry.matcher->exhausted()) fail_argument("The grammar is too ambiguous: too much can come first.");
-  auto constraint = use(entry);
+  auto constraint = std::make_unique<GrammarConstraint>(entry.matcher);
   const std::lock_guard lock(mutex_);
   if (const auto known = index_.find(key); known != index_.end()) {
     entries_.erase(known->second);

@@ -92,7 +92,7 @@ class ConstraintCompiler {
   ~ConstraintCompiler();
 
   /// Throws Error(InvalidArgument) with line:column, JSON pointer or reason. `warnings` gets what was
-  /// loosened or ignored.
+  /// loosened or ignored, once for a grammar: not when it comes out of the cache.
   std::unique_ptr<Constraint> make(const ConstraintSpec& spec, std::vector<std::string>* warnings = nullptr);
 
   size_t cached_grammars() const;
@@ -101,7 +101,6 @@ class ConstraintCompiler {
   struct Entry {
     std::string key;
     std::shared_ptr<Matcher> matcher;
-    std::vector<std::string> warnings;
   };
   std::shared_ptr<const TokenTrie> trie_;
   std::shared_ptr<LocalMasks> shared_;

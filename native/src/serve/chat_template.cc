@@ -190,6 +190,7 @@ std::string ChatTemplates::render(const PromptInput& input) const {
 }
 
 /// Renders a short conversation plain, with a tool, and with a tool turn; a template may refuse any of them.
+/// One warning a template and reason.
 void ChatTemplates::try_out() const {
   static const Json tool = {
       {"type", "function"},
@@ -214,16 +215,30 @@ void ChatTemplates::try_out() const {
     const char* what;
     const PromptInput& input;
   } trials[] = {{"a plain conversation", plain}, {"tools", with_tool}, {"a tool's answer", tool_turn}};
+  struct Refusal {
+    const Entry* entry;
+    std::string reason, what;
+  };
+  std::vector<Refusal> refusals;
   for (const auto& trial : trials) {
     const Entry* entry = choose(!trial.input.tools.is_null());
     if (entry == nullptr || !entry->parsed) continue;  // said already, or the plain form serves
     try {
       render(trial.input);
     } catch (const Error& error) {
-      log_warning("the chat template '%s' does not take %s: %s", entry->name.c_str(), trial.what,
-                  error.message().c_str());
+      const auto same = std::find_if(refusals.begin(), refusals.end(), [&](const Refusal& refusal) {
+        return refusal.entry == entry && refusal.reason == error.message();
+      });
+      if (same != refusals.end()) {
+        same->what += std::string(", ") + trial.what;
+      } else {
+        refusals.push_back({entry, error.message(), trial.what});
+      }
     }
   }
+  for (const Refusal& refusal : refusals)
+    log_warning("the chat template '%s' does not take %s: %s", refusal.entry->name.c_str(),
+                refusal.what.c_str(), refusal.reason.c_str());
 }
 
 }  // namespace vllm
