@@ -68,8 +68,10 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "render", <a request of vllm_ext_submit with messages>}
  *                        -> {"prompt": "...", "tokens": [..]}: what the chat template makes of it
  *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
- *                            "prompt_tokens", "cached_tokens", "generated_tokens", "requests_finished",
- *                            "preemptions", "tokens_per_second", "prompt_tokens_per_second"}
+ *                            "prompt_tokens", "cached_tokens", "generated_tokens", "forced_tokens",
+ *                            "requests_finished", "preemptions", "tokens_per_second",
+ *                            "prompt_tokens_per_second"}; forced_tokens are those of the generated ones that
+ *                            jump-forward took because a constraint allowed no other
  *   {"query": "memory"}  -> {"weights", "kv_cache", "states", "workspace"} in bytes
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
  *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",

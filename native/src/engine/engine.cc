@@ -348,7 +348,9 @@ std::optional<int32_t> Engine::forced_token(Live& live) {
   if (!jump_forward_ || !request.constraint ||
       (live.thinking && (live.thinking->thinking() || live.thinking->may_open())))
     return std::nullopt;
-  return request.constraint->forced_token();
+  const std::optional<int32_t> only = request.constraint->forced_token();
+  if (only) ++totals_.forced_tokens;
+  return only;
 }
 
 /// Appends a token to its request and sends what it shows. False when that ended the request.

@@ -36,6 +36,7 @@ struct EngineMetrics {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+  uint64_t forced_tokens = 0;  // of these: the only ones a constraint allowed, taken without sampling
   uint64_t requests_finished = 0;
   uint64_t preemptions = 0;
   double tokens_per_second = 0;         // generation rate of the request that finished last

@@ -47,6 +47,7 @@ Json metrics(const Asked& asked, const Json&) {
           {"prompt_tokens", m.prompt_tokens},
           {"cached_tokens", m.cached_tokens},
           {"generated_tokens", m.generated_tokens},
+          {"forced_tokens", m.forced_tokens},
           {"requests_finished", m.requests_finished},
           {"preemptions", m.preemptions},
           {"tokens_per_second", m.tokens_per_second},
