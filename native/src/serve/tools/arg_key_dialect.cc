@@ -101,8 +101,10 @@ Task<bool> read_arg_key_call(ToolContext& context, const ArgKeyStyle& style) {
   Matcher key_end = tag_matcher({"</arg_key>", "<arg_value>", "</tool_call>"}, style.suffixes);
   Matcher value_begin = tag_matcher({"<arg_value>", "<arg_key>", "</tool_call>"}, style.suffixes);
   Matcher value_end = tag_matcher({"</arg_value>"}, style.suffixes);
+  bool unfinished = false;
   for (;;) {
     const Match next = co_await read_until(in, "<", piece, nullptr);
+    unfinished = next.which < 0;
     if (next.which == kCallEnd) in.skip(next.size);
     if (next.which != kKey) break;
     in.skip(next.size);
@@ -116,12 +118,13 @@ Task<bool> read_arg_key_call(ToolContext& context, const ArgKeyStyle& style) {
     if (begin.which != 0) continue;
     in.skip(begin.size);
     const Match end = co_await read_until(in, "<", value_end, to_value);
-    if (end.which < 0) break;  // the text ends within the value: it is not the one that was meant
+    unfinished = end.which < 0;
+    if (unfinished) break;  // the text ends within the value: it is not the one that was meant
     in.skip(end.size);
     key = trim(key);
     if (sent) context.out.argument(key, value_json(context, style, name, key, value));
   }
-  if (sent) context.out.end_call();
+  if (sent) context.out.end_call(unfinished);
   co_return true;
 }
 

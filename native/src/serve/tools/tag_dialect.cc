@@ -234,8 +234,11 @@ class CallArguments {
     sent_ = true;
   }
 
-  void end() {
+  /// `unfinished`: the text ends before the call does.
+  void end(bool unfinished) {
+    const bool cut = unfinished && context_.out.cut();
     if (style_.known_only) {
+      if (cut) return;
       if (!context_.tools.empty()) {
         if (!context_.tools.has(tool_)) return;
         for (const std::string& name : context_.tools.required(tool_)) {
@@ -246,9 +249,10 @@ class CallArguments {
       context_.out.begin_call(tool_);
       send_kept();
     } else if (!whole_.empty()) {
+      if (cut) whole_.pop_back();
       context_.out.whole_arguments(whole_);
     }
-    context_.out.end_call();
+    context_.out.end_call(unfinished);
   }
 
  private:
@@ -332,8 +336,10 @@ Task<> read_tag_call(ToolContext& context, const TagStyle& style, std::vector<st
   Matcher body =
       PieceMatcher{&style, {kParameterOpen, kCallClose, kWrapperEnd, kCallOpen, kWrapperBegin, kStop}, stops};
   Matcher value_end = PieceMatcher{&style, {kParameterClose, kParameterOpen, kCallClose, kStop}, stops};
+  bool unfinished = false;
   for (;;) {
     const Match next = co_await read_until(in, "<", body, nullptr);
+    unfinished = next.which < 0;
     if (next.which == kCallClose) in.skip(next.size);
     if (next.which != kParameterOpen) break;
     in.skip(next.size);
@@ -353,11 +359,12 @@ Task<> read_tag_call(ToolContext& context, const TagStyle& style, std::vector<st
       co_await read_until(in, "<", value_end, collect);
     }
     const Match end = co_await look(in, value_end);
-    if (end.which < 0) break;  // the text ends within the value: it is not the one that was meant
+    unfinished = end.which < 0;
+    if (unfinished) break;  // the text ends within the value: it is not the one that was meant
     if (end.which == kParameterClose) in.skip(end.size);
     arguments.add(next, value, cdata);
   }
-  arguments.end();
+  arguments.end(unfinished);
 }
 
 Task<> read_tag_dialect(ToolContext& context, const TagStyle& style) {

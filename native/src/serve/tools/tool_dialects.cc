@@ -225,7 +225,8 @@ class DialectParser : public ToolParser {
     task_.rethrow();
     return out_.take(false);
   }
-  ToolDelta finish() override {
+  ToolDelta finish(bool cut) override {
+    out_.set_cut(cut);
     in_.end();
     task_.rethrow();
     return out_.take(true);

@@ -102,7 +102,11 @@ void ToolOutput::whole_arguments(std::string_view json) {
   delta().arguments += json;
 }
 
-void ToolOutput::end_call() {
+void ToolOutput::end_call(bool unfinished) {
+  if (unfinished && cut_) {
+    if (!whole_ && keys_.empty()) delta().arguments += "{";
+    return;
+  }
   if (!whole_) delta().arguments += keys_.empty() ? "{}" : "}";
 }
 

@@ -40,7 +40,12 @@ class ToolOutput {
   void argument(std::string_view key, std::string_view json);
   /// Arguments as a whole JSON object, in place of single ones.
   void whole_arguments(std::string_view json);
-  void end_call();
+  /// `unfinished`: the text ends before the call does. When it was cut, the arguments stay open.
+  void end_call(bool unfinished = false);
+
+  /// The model was stopped before the end of its text.
+  void set_cut(bool cut) { cut_ = cut; }
+  bool cut() const { return cut_; }
 
   int calls() const { return index_ + 1; }
   /// What came since the last call; at the end also what was held.
@@ -60,6 +65,7 @@ class ToolOutput {
   bool rejected_ = false;  // text behind the last call is kept
   int index_ = -1;
   bool whole_ = false;
+  bool cut_ = false;
   std::set<std::string, std::less<>> keys_;  // of the open call
   std::set<std::string, std::less<>> used_ids_;
   std::vector<ToolCallDelta> deltas_;

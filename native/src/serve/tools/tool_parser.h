@@ -27,7 +27,9 @@ class ToolParser {
  public:
   virtual ~ToolParser() = default;
   virtual ToolDelta feed(std::string_view bytes) = 0;
-  virtual ToolDelta finish() = 0;
+  /// `cut`: the model was stopped before its end. A call that is sent while it arrives and lacks its end then
+  /// has arguments without theirs, which are no JSON: nobody may take it for the call that was meant.
+  virtual ToolDelta finish(bool cut = false) = 0;
 };
 
 }  // namespace vllm
