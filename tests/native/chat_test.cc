@@ -294,6 +294,190 @@ TEST_CASE("GRAM-09 an answer with a constraint cannot end inside its thought") {
   CHECK((content == "yes" || content == "no"));
 }
 
+/// A request whose answer is one of two words behind a thought of a few tokens.
+Json thoughtful(int budget) {
+  Json r = request(80, 1.0, 3);
+  r["structured_outputs"] = {{"choice", {"yes", "no"}}};
+  r["thinking_budget"] = budget;
+  return r;
+}
+
+TEST_CASE("REAS-05 a budget closes a thought as it was opened, and the constraint begins there") {
+  const struct {
+    const char* dialect;
+    const char* prompt;
+  } rows[] = {
+      {"mistral", "[THINK]"},
+      {"mistral", "<think>\n"},
+      {"granite", "Here is my thought process:"},
+      {"granite", "Here's my thought process:"},
+      {"muse_glimmer", "<|start|>assistant to=self<|message|>"},
+      {"deepseek_r1", "<think>\n"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.dialect);
+    CAPTURE(row.prompt);
+    Model model(std::string(kPlain) + row.prompt, nullptr, row.dialect);
+    const chat_model::Answer answer = chat_model::both_ways(model, thoughtful(6));
+    CHECK((answer.content == "yes" || answer.content == "no"));
+    CHECK(answer.finish == "stop");
+    CHECK_FALSE(answer.reasoning.empty());
+    CHECK_FALSE(has(answer.reasoning, "ere is my resp"));
+    const chat_model::Answer at_once = chat_model::both_ways(model, thoughtful(0));
+    CHECK((at_once.content == "yes" || at_once.content == "no"));
+    CHECK(at_once.reasoning.empty());
+  }
+}
+
+TEST_CASE("REAS-03 a prompt may open a message to the model itself") {
+  const auto parts = [](const char* prompt, const std::string& text) {
+    std::string first;
+    for (size_t step = 1; step <= text.size(); ++step) {
+      const auto parser =
+          vllm::make_reasoning_parser(vllm::find_reasoning_dialect("muse_glimmer"), {prompt}, nullptr);
+      std::string reasoning, content;
+      const auto take = [&](const vllm::ReasoningDelta& delta) {
+        reasoning += delta.reasoning;
+        content += delta.content;
+      };
+      for (size_t at = 0; at < text.size(); at += step)
+        take(parser->feed(std::string_view(text).substr(at, step)));
+      take(parser->finish(false));
+      if (step == 1) first = reasoning + "|" + content;
+      CHECK(reasoning + "|" + content == first);
+    }
+    return first;
+  };
+  const char* const open = "<|start|>user<|message|>Hi<|eom|><|start|>assistant to=self<|message|>";
+  const char* const plain = "<|start|>user<|message|>Hi<|eom|><|start|>assistant";
+  CHECK(parts(open, "to be<|eom|><|start|>assistant to=user<|message|>yes<|eot|>") == "to be|yes");
+  CHECK(parts(open, "to=self<|message|>a<|eom|>yes") == "a|yes");
+  CHECK(parts(open, "a<|start|>yes") == "a|yes");
+  CHECK(parts(open, "a") == "a|");
+  CHECK(parts(plain, " to=self<|message|>a<|eom|>yes") == "a|yes");
+  CHECK(parts(plain, "a<|eom|>") == "|a");
+  CHECK(vllm::make_reasoning_parser(vllm::find_reasoning_dialect("muse_glimmer"), {plain}, nullptr)
+            ->undecided());
+}
+
+TEST_CASE("REAS-05 a dialect with its thoughts in the content holds constraints back as well") {
+  Model model(std::string(kPlain) + "<think>\n", nullptr, "minimax_m2_append_think");
+  const chat_model::Answer answer = chat_model::both_ways(model, thoughtful(6));
+  CHECK(answer.content.starts_with("<think>"));
+  CHECK((answer.content.ends_with("</think>yes") || answer.content.ends_with("</think>no")));
+  CHECK(answer.content.size() > std::string("<think></think>yes").size());
+  CHECK(answer.finish == "stop");
+  CHECK(answer.reasoning.empty());
+}
+
+/// One tool of the test below.
+Json tools_with(const Json& parameters, bool strict = true) {
+  Json function = {{"name", "f"}, {"strict", strict}};
+  if (!parameters.is_null()) function["parameters"] = parameters;
+  return Json::array({{{"type", "function"}, {"function", function}}});
+}
+
+TEST_CASE("GRAM-09 TOOL-04 dialects of tags pass arguments that a schema leaves open") {
+  for (const char* dialect : {"qwen3_coder", "seed_oss", "glm45", "glm47", "minimax_m2"}) {
+    CAPTURE(dialect);
+    Model model(kPlain, dialect);
+    Json r = request(150, 1.0);
+    r["tool_choice"] = "required";
+    r["parallel_tool_calls"] = false;
+    // Names are the model's own, values one of two.
+    r["tools"] = tools_with({{"type", "object"}, {"additionalProperties", {{"enum", {"left", "right"}}}}});
+    r["logit_bias"] = model.favour(">", 60);
+    r["logit_bias"].update(model.favour("<", 50));
+    r["logit_bias"].update(model.favour("\"", 50));
+    r["logit_bias"].update(model.favour("/", -20));  // rather another argument than the end
+    bool any = false;
+    for (int seed = 0; seed < 12 && !any; ++seed) {
+      r["seed"] = seed;
+      const chat_model::Answer answer = chat_model::both_ways(model, r);
+      REQUIRE(answer.calls.size() == 1);
+      // A call that is cut lacks its brace only.
+      const Json arguments =
+          chat_model::parsed(answer.calls[0].second + (answer.finish == "length" ? "}" : ""));
+      for (const auto& [key, value] : arguments.items()) {
+        any = true;
+        CHECK_FALSE(key.empty());
+        CHECK((value == "left" || value == "right"));
+      }
+    }
+    CHECK(any);
+    // Without a slash neither an empty call nor a value can end: the answer is cut inside an argument.
+    r["logit_bias"] = model.favour("/", -100);
+    r["max_tokens"] = 80;
+    for (const Json& tools :
+         {tools_with(nullptr), tools_with({{"type", "object"}, {"additionalProperties", true}}),
+          tools_with(Json::parse(R"({"properties": {"city": {"type": "integer"}}, "required": ["city"]})"),
+                     false)}) {
+      r["tools"] = tools;
+      const chat_model::Answer answer = chat_model::both_ways(model, r);
+      CHECK(answer.finish == "length");
+      REQUIRE(answer.calls.size() == 1);
+      CHECK(answer.calls[0] == std::pair<std::string, std::string>("f", "{"));
+    }
+  }
+}
+
+TEST_CASE("TOOL-05 a call that is cut does not look complete, however it arrives") {
+  const struct {
+    const char* dialect;
+    std::string text, arguments;
+  } rows[] = {
+      {"qwen3_coder", "<tool_call>\n<function=f>\n", "{"},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\nRo", "{"},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\nRome\n</parameter>\n", "{\"a\": \"Rome\""},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\nRome\n</parameter>\n</function>",
+       "{\"a\": \"Rome\"}"},
+      {"seed_oss", "<seed:tool_call><function=f><parameter=a>Ro", "{"},
+      {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">Ro", "{"},
+      {"glm45", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>b", "{\"a\": \"1\""},
+      {"glm45", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>Ro", "{"},
+      {"glm45", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+       "{\"a\": \"1\"}"},
+      {"deepseek_v32",
+       "<｜DSML｜function_calls><｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"arguments\">{\"a\": 1}"
+       "</｜DSML｜parameter>",
+       "{\"a\": 1"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.dialect);
+    CAPTURE(row.text);
+    for (const size_t step : {row.text.size(), size_t{1}, size_t{7}}) {
+      const auto parser = vllm::make_tool_parser(vllm::find_tool_dialect(row.dialect), nullptr);
+      std::string arguments;
+      const auto take = [&](const vllm::ToolDelta& delta) {
+        for (const auto& call : delta.calls) arguments += call.arguments;
+      };
+      for (size_t at = 0; at < row.text.size(); at += step)
+        take(parser->feed(std::string_view(row.text).substr(at, step)));
+      take(parser->finish(true));
+      CHECK(arguments == row.arguments);
+    }
+    const auto stopped = vllm::make_tool_parser(vllm::find_tool_dialect(row.dialect), nullptr);
+    stopped->feed(row.text);
+    const vllm::ToolDelta rest = stopped->finish();
+    CHECK((rest.calls.empty() || rest.calls.back().arguments.ends_with("}")));
+  }
+}
+
+TEST_CASE("TPL-04 GRAM-09 a cause gives one warning") {
+  const std::string loading = chat_model::logged([] { Model model("{{ raise_exception('no, never') }}"); });
+  CHECK(chat_model::count_of(loading, "no, never") == 1);
+  CHECK(has(loading, "a plain conversation, tools, a tool's answer"));
+  Model model(kPlain, "qwen3_coder");
+  Json r = request(4);
+  r["tools"] = weather_tools();
+  const auto ask_once = [&] { model.chat(r); };
+  const std::string what = "what restricts a text is not enforced";
+  CHECK(chat_model::count_of(chat_model::logged(ask_once), what) == 1);
+  CHECK(chat_model::count_of(chat_model::logged(ask_once), what) == 0);
+  r["tool_choice"] = "required";
+  CHECK(chat_model::count_of(chat_model::logged(ask_once), what) == 1);
+}
+
 TEST_CASE("a model without tool parser shows tools and leaves calls in the text") {
   Model model(kPlain, "none");
   Json r = request(10, 1.0);
@@ -315,6 +499,10 @@ TEST_CASE("jump-forward gives the same bytes, greedily and with a seed") {
     CHECK(a["choices"][0]["message"] == b["choices"][0]["message"]);
     CHECK(a["usage"]["completion_tokens"] == b["usage"]["completion_tokens"]);
   }
+  const Json without = off.query({{"query", "metrics"}}), with = on.query({{"query", "metrics"}});
+  CHECK(without["forced_tokens"] == 0);
+  CHECK(with["forced_tokens"].get<int>() > 0);
+  CHECK(with["forced_tokens"].get<int>() < with["generated_tokens"].get<int>());
 }
 
 TEST_CASE("TPL-02 TPL-04 templates that cannot be read or that raise") {
@@ -357,7 +545,7 @@ TEST_CASE("TOOL-01 text around calls is the same however it arrives") {
 }
 
 TEST_CASE("the thought's tokens are counted, its marks found across tokens") {
-  vllm::Thinking open({"<think>", "</think>", true, false, 3});
+  vllm::Thinking open({{"<think>"}, {"</think>"}, true, 0, false, 3});
   CHECK(open.thinking());
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(open.budget_used());
@@ -370,17 +558,26 @@ TEST_CASE("the thought's tokens are counted, its marks found across tokens") {
   }
   open.add(">\n");
   CHECK_FALSE(open.thinking());
-  vllm::Thinking repeated({"<think>", "</think>", true, false, 1});
+  vllm::Thinking repeated({{"<think>"}, {"</think>"}, true, 0, false, 1});
   repeated.add("<think>");
   CHECK_FALSE(repeated.budget_used());  // the start of a thought that is open is not part of it
   repeated.add("<think>");
   CHECK(repeated.budget_used());
-  vllm::Thinking own({"<think>", "</think>", false, false, -1});
+  vllm::Thinking own({{"<think>"}, {"</think>"}, false, 0, false, -1});
   own.add("\n<thi");
   CHECK_FALSE(own.thinking());
   own.add("nk>");
   CHECK(own.thinking());
-  vllm::Thinking none({"<think>", "</think>", false, false, -1});
+  vllm::Thinking pairs({{"[T]", "<think>"}, {"[/T]", "</think>"}, false, 0, false, -1});
+  CHECK(pairs.end_marker() == "[/T]");
+  pairs.add("<thi");
+  pairs.add("nk>a");
+  CHECK(pairs.thinking());
+  CHECK(pairs.end_marker() == "</think>");
+  pairs.add("b[/");
+  pairs.add("T]");
+  CHECK_FALSE(pairs.thinking());
+  vllm::Thinking none({{"<think>"}, {"</think>"}, false, 0, false, -1});
   none.add("<b>");
   none.add("<think>");
   CHECK_FALSE(none.thinking());

@@ -6,33 +6,47 @@ namespace vllm {
 
 Thinking::Thinking(ThinkingSpec spec)
     : spec_(std::move(spec)),
+      opened_(spec_.opened_with),
       state_(spec_.open_at_start ? State::Open : State::Before),
       at_start_(spec_.open_at_start) {
-  if (state_ == State::Before && spec_.start_marker.empty()) state_ = State::After;
+  if (spec_.ends.empty() || (state_ == State::Before && spec_.starts.empty())) state_ = State::After;
+  for (const std::string& end : spec_.ends) longest_end_ = std::max(longest_end_, end.size());
 }
 
 void Thinking::add(std::string_view bytes) {
   if (state_ == State::After) return;
-  if (std::exchange(at_start_, false) && !bytes.empty() && bytes == spec_.start_marker) return;
+  if (std::exchange(at_start_, false)) {
+    const auto start = std::find(spec_.starts.begin(), spec_.starts.end(), bytes);
+    if (start != spec_.starts.end()) {
+      opened_ = static_cast<size_t>(start - spec_.starts.begin());
+      return;
+    }
+  }
   seen_ += bytes;
   if (state_ == State::Before) {
     const size_t begin = seen_.find_first_not_of(" \t\r\n");
     if (begin == std::string::npos) return;
     const std::string_view text = std::string_view(seen_).substr(begin);
-    if (text.starts_with(spec_.start_marker)) {
-      state_ = State::Open;
-      seen_.erase(0, begin + spec_.start_marker.size());
-    } else if (!std::string_view(spec_.start_marker).starts_with(text)) {
-      state_ = State::After;
+    bool may_follow = false;
+    for (size_t i = 0; i < spec_.starts.size(); ++i) {
+      if (text.starts_with(spec_.starts[i])) {
+        state_ = State::Open;
+        opened_ = i;
+        seen_.erase(0, begin + spec_.starts[i].size());
+        return;
+      }
+      may_follow = may_follow || std::string_view(spec_.starts[i]).starts_with(text);
     }
+    if (!may_follow) state_ = State::After;
     return;
   }
   ++tokens_;
-  if (seen_.find(spec_.end_marker) != std::string::npos) {
+  for (const std::string& end : spec_.ends) {
+    if (seen_.find(end) == std::string::npos) continue;
     state_ = State::After;
     return;
   }
-  if (seen_.size() > spec_.end_marker.size()) seen_.erase(0, seen_.size() - spec_.end_marker.size());
+  if (seen_.size() > longest_end_) seen_.erase(0, seen_.size() - longest_end_);
 }
 
 }  // namespace vllm

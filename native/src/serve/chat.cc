@@ -56,7 +56,7 @@ ChatOutput::Piece ChatOutput::add(const Delta& delta) {
       take_content(part.content, piece);
     }
   }
-  if (tools_) take_tools(tools_->finish(), piece);
+  if (tools_) take_tools(tools_->finish(delta.finish != FinishReason::Stop), piece);
   if (!has_calls_) piece.content += held_space_;
   held_space_.clear();
   piece.content += repeated;
@@ -235,8 +235,9 @@ ChatCall Chat::prepare(const Json& json, bool strict) {
   }
   if (!reasoning->end_text().empty() && (call.generation.constraint || request.thinking_budget >= 0)) {
     ThinkingSpec thinking;
-    thinking.start_marker = reasoning->start_text();
-    thinking.end_marker = reasoning->end_text();
+    thinking.starts.assign(reasoning->start_texts().begin(), reasoning->start_texts().end());
+    thinking.ends.assign(reasoning->end_texts().begin(), reasoning->end_texts().end());
+    thinking.opened_with = reasoning->prompt_start();
     thinking.open_at_start = reasoning->thinking();
     thinking.may_open = reasoning->undecided();
     thinking.budget = request.thinking_budget;

@@ -26,7 +26,7 @@ struct ReasoningDialect {
   bool anywhere = false;                        // thoughts may begin behind text
   bool drop_repeated_end = false;               // end tags behind the first are markup as well
   std::vector<std::string_view> wrappers = {};  // markup around the answer, goes with line breaks next to it
-  std::string_view prefix = "";                 // content in front of all text
+  std::string_view prefix = "";                 // content in front of all text, which is content as well
   bool messages = false;                        // thoughts are messages of their own
 };
 
@@ -87,9 +87,9 @@ const std::vector<ReasoningDialect>& dialects() {
       switched("step3p5", {}),
       open("minimax_m2"),
       {.name = "minimax_m2_append_think",
-       .starts = {},
-       .ends = {},
-       .by_default = Thought::Closed,
+       .starts = kStart,
+       .ends = kEnd,
+       .by_default = Thought::Open,
        .prefix = "<think>"},
       open("step3"),
       open("olmo3"),
@@ -108,7 +108,10 @@ const std::vector<ReasoningDialect>& dialects() {
        .wrappers = {"<response>", "</response>"}},
       {.name = "hunyuan_a13b", .starts = kStart, .ends = kEnd, .wrappers = {"<answer>", "</answer>"}},
       {.name = "gemma4", .starts = {"<|channel>thought"}, .ends = {"<channel|>"}, .anywhere = true},
-      {.name = "muse_glimmer", .starts = {}, .ends = {}, .messages = true},
+      {.name = "muse_glimmer",
+       .starts = {"to=self<|message|>"},
+       .ends = {"<|eom|>", "<|eot|>", "<|start|>"},
+       .messages = true},
   };
   return table;
 }
@@ -220,7 +223,9 @@ Task<bool> read_start(ReasoningContext& context, const ReasoningDialect& dialect
 Task<> read_thoughts(ReasoningContext& context, const ReasoningDialect& dialect) {
   Reader& in = context.in;
   if (!dialect.prefix.empty()) context.out.content(dialect.prefix);
-  if (dialect.starts.empty()) {
+  if (dialect.starts.empty() || !dialect.prefix.empty()) {
+    if (context.state == Thought::Open) co_await read_until(in, dialect.ends, context.content());
+    context.state = Thought::Closed;
     const Texts no_tags;
     co_await read_until(in, no_tags, context.content());
     co_return;
@@ -271,16 +276,21 @@ Task<> read_thoughts(ReasoningContext& context, const ReasoningDialect& dialect)
 
 /// Messages `to=NAME<|message|>body<|eom|>`: those to the model itself are thoughts. Others lose their
 /// framing unless a tool parser needs it.
-Task<> read_messages(ReasoningContext& context) {
+Task<> read_messages(ReasoningContext& context, const ReasoningDialect& dialect) {
   Reader& in = context.in;
   static constexpr std::string_view kHeaderEnd[] = {"<|message|>", "<|start|>", "<|eom|>", "<|eot|>"};
   static constexpr std::string_view kBodyEnd[] = {"<|eom|>", "<|eot|>", "<|start|>"};
   static constexpr std::string_view kHeads[] = {"<|start|>", "<|message|>", "to=", " to=", "\nto="};
+  // The prompt may have the header of a thought.
+  const bool opened = context.state == Thought::Open;
+  bool behind_thought = false;
   for (bool first = true;; first = false) {
-    bool self = false;
+    bool self = first && opened;
     std::string header;
     Match head;
-    if (first) {
+    if (self) {
+      co_await read_start(context, dialect, context.reasoning());
+    } else if (first) {
       head = co_await look(in, kHeads);
     } else {
       co_await read_until(in, kHeads, context.content());
@@ -302,6 +312,8 @@ Task<> read_messages(ReasoningContext& context) {
       self = complete && header.find("to=self<|message|>") != header.npos;
       const bool to_user =
           header.find("to=") == header.npos || header.find("to=user<|message|>") != header.npos;
+      // A constrained answer has no header: what closed the thought is not part of it.
+      if (!complete && behind_thought && header.starts_with("<|start|>")) header.erase(0, 9);
       if (!self && (!complete || context.tools_active || !to_user)) context.out.content(header);
       if (!complete) continue;
     }
@@ -312,6 +324,7 @@ Task<> read_messages(ReasoningContext& context) {
     if (end.which < 2) in.skip(end.size);
     const bool framed = context.tools_active || (!header.empty() && header.find("to=") != header.npos &&
                                                  header.find("to=user<") == header.npos);
+    behind_thought = self;
     if (self) {
       context.out.end_thought();
     } else if (end.which < 2 && framed) {
@@ -319,6 +332,18 @@ Task<> read_messages(ReasoningContext& context) {
     }
     context.state = Thought::Closed;
   }
+}
+
+/// The place of the start tag that stands last in the prompt, 0 when there is none.
+size_t last_start(std::string_view prompt, const Texts& starts) {
+  size_t best = 0, best_at = prompt.npos;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const size_t at = prompt.rfind(starts[i]);
+    if (at == prompt.npos || (best_at != prompt.npos && at <= best_at)) continue;
+    best = i;
+    best_at = at;
+  }
+  return best;
 }
 
 /// Where the prompt leaves the model, by the tags at its end.
@@ -360,11 +385,12 @@ Thought state_of_prompt(std::string_view prompt, const ReasoningDialect& dialect
 
 class DialectReasoningParser : public ReasoningParser {
  public:
-  DialectReasoningParser(const ReasoningDialect& dialect, Thought state, bool tools_active)
-      : dialect_(dialect) {
+  DialectReasoningParser(const ReasoningDialect& dialect, Thought state, const ReasoningStart& start)
+      : dialect_(dialect),
+        prompt_start_(state == Thought::Open ? last_start(start.prompt, dialect.starts) : 0) {
     context_.state = state;
-    context_.tools_active = tools_active;
-    task_ = dialect.messages ? read_messages(context_) : read_thoughts(context_, dialect_);
+    context_.tools_active = start.tools_active;
+    task_ = dialect.messages ? read_messages(context_, dialect_) : read_thoughts(context_, dialect_);
   }
 
   ReasoningDelta feed(std::string_view bytes) override {
@@ -388,11 +414,15 @@ class DialectReasoningParser : public ReasoningParser {
   bool undecided() const override { return context_.state == Thought::Undecided; }
   std::string_view start_text() const override { return dialect_.starts.empty() ? "" : dialect_.starts[0]; }
   std::string_view end_text() const override { return dialect_.ends.empty() ? "" : dialect_.ends[0]; }
+  const Texts& start_texts() const override { return dialect_.starts; }
+  const Texts& end_texts() const override { return dialect_.ends; }
+  size_t prompt_start() const override { return prompt_start_; }
 
  private:
   static Task<> nothing() { co_return; }
 
   ReasoningDialect dialect_;
+  size_t prompt_start_;
   ReasoningContext context_;
   Task<> task_ = nothing();
 };
@@ -448,11 +478,13 @@ std::unique_ptr<ReasoningParser> make_reasoning_parser(const ReasoningDialect& d
   }
   Thought state = on ? dialect.by_default : Thought::Closed;
   if (!dialect.starts.empty()) state = state_of_prompt(start.prompt, dialect, state);
+  // Behind a message that has ended a thought may begin.
+  if (dialect.messages && state == Thought::Closed) state = dialect.by_default;
   if (!on && dialect.identity_when_off && state != Thought::Open) {
     static const ReasoningDialect& none = find_reasoning_dialect("none");
-    return std::make_unique<DialectReasoningParser>(none, Thought::Closed, start.tools_active);
+    return std::make_unique<DialectReasoningParser>(none, Thought::Closed, start);
   }
-  return std::make_unique<DialectReasoningParser>(dialect, state, start.tools_active);
+  return std::make_unique<DialectReasoningParser>(dialect, state, start);
 }
 
 }  // namespace vllm

@@ -32,6 +32,11 @@ class ReasoningParser {
   /// What opens and closes a thought; empty for dialects that have none.
   virtual std::string_view start_text() const = 0;
   virtual std::string_view end_text() const = 0;
+  /// All texts that open or close one: an end belongs to the start at its place.
+  virtual const std::vector<std::string_view>& start_texts() const = 0;
+  virtual const std::vector<std::string_view>& end_texts() const = 0;
+  /// The place of the start that the prompt ends in; 0 when it ends in none.
+  virtual size_t prompt_start() const = 0;
 };
 
 struct ReasoningDialect;
