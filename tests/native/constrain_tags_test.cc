@@ -276,6 +276,21 @@ TEST_CASE("GRAM-09 Branches of a tool's parameters allow what each branch allows
                                       R"(":[{"properties":{"a":{}},"required":["a"]},{"type":"object"}]})");
     CHECK(matches(open, "<f><p=z>1</p></f>"));
   }
+  // Branches that multiply or never end loosen as well.
+  std::string chain = R"({"$defs":{)";
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = "{\"$ref\":\"#/$defs/d" + std::to_string(i + 1) + "\"}";
+    chain += "\"d" + std::to_string(i) + "\":{\"anyOf\":[" + next + "," + next + "]},";
+  }
+  chain += R"("d40":{"properties":{"a":{}}}},"$ref":"#/$defs/d0"})";
+  for (const std::string& endless :
+       {chain, std::string(R"({"anyOf":[{"$ref":"#"},{"properties":{"a":{}}}]})")}) {
+    std::vector<std::string> warnings;
+    byte_compiler().make(parameters_spec(endless), &warnings);
+    REQUIRE(warnings.size() == 1);
+    CHECK(contains(warnings[0], "256 branches"));
+    CHECK(matches(parameters_spec(endless), "<f><p=any>1</p></f>"));
+  }
   std::vector<std::string> warnings;
   byte_compiler().make(parameters_spec(R"({"properties":{"a":{"$ref":"#/none"}},"not":{"required":["a"]}})"),
                        &warnings);

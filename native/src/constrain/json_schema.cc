@@ -84,16 +84,16 @@ Expression SchemaParser::visit_reference(const std::string& ref, const std::stri
   return reference(rule);
 }
 
-SchemaParser::Level::Level(SchemaParser& parser, const std::string& at) : parser_(parser) {
-  if (parser.depth_ >= GrammarLimits::kDepth) {
-    parser.fail_limit(
+Expression SchemaParser::visit(const Json& schema, const std::string& at) {
+  if (depth_ >= GrammarLimits::kDepth) {
+    fail_limit(
         at, format("schemas are nested deeper than the %d levels that are allowed", GrammarLimits::kDepth));
   }
-  ++parser_.depth_;
-}
-
-Expression SchemaParser::visit(const Json& schema, const std::string& at) {
-  const Level level(*this, at);
+  struct Level {
+    int& depth;
+    explicit Level(int& d) : depth(d) { ++depth; }
+    ~Level() { --depth; }
+  } level(depth_);
   try {
     return visit_strict(schema, at);
   } catch (const Error& error) {

@@ -59,17 +59,6 @@ class SchemaParser {
   /// A parameter with any name but `taken`.
   Expression other_parameter(const std::vector<std::string>& taken, Expression value, const TagContent& tag);
   int new_rule(const std::string& name, Expression body);
-  /// One level of nested schemas for as long as it lives. Throws beyond the depth that is allowed.
-  class Level {
-   public:
-    Level(SchemaParser& parser, const std::string& at);
-    ~Level() { --parser_.depth_; }
-    Level(const Level&) = delete;
-    Level& operator=(const Level&) = delete;
-
-   private:
-    SchemaParser& parser_;
-  };
   void warn(const std::string& at, const std::string& what);
   [[noreturn]] void fail_limit(const std::string& at, const std::string& what);
 
@@ -81,6 +70,8 @@ class SchemaParser {
   std::map<std::string, int> references_;  // rules by pointer
   std::map<std::string, int> merged_;      // rules by the text of the merged schema
   int depth_ = 0;
+  int branches_ = 0;       // of a tag's parameters
+  size_t parameters_ = 0;  // in all of these
   bool over_limit_ = false;
 };
 

@@ -108,7 +108,10 @@ Expression SchemaParser::parse_parameters(const TagContent& tag) {
 }
 
 Expression SchemaParser::parameters(const Json& schema, const std::string& at, const TagContent& tag) {
-  const Level level(*this, at);
+  // Branches multiply, and may name themselves.
+  constexpr int kBranches = 256;
+  if (++branches_ > kBranches)
+    fail_schema(at, format("the parameters have more than the %d branches that are allowed", kBranches));
   const Json flat = document_.flatten(schema, at);
   if (!flat.is_object()) return star(other_parameter({}, text_before(tag.after_value), tag));
   for (const char* keyword : {"anyOf", "oneOf"}) {
@@ -144,6 +147,9 @@ Expression SchemaParser::parameters(const Json& schema, const std::string& at, c
        {"if", "patternProperties", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"})
     open = loosened(keyword, ", so any further parameters are allowed") || open;
   const std::vector<Property> properties = properties_of(flat, at);
+  parameters_ += properties.size();
+  if (parameters_ > GrammarLimits::kChoices)
+    fail_schema(at, format("the branches have more than %zu parameters", GrammarLimits::kChoices));
   std::vector<std::string> names;
   for (const Property& property : properties) names.push_back(property.name);
   if (tag.free_values) {
