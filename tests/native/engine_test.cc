@@ -408,8 +408,7 @@ TEST_CASE(
   for (const int32_t id : result.ids) CHECK(id < vocab);
 
   GenerationRequest thinking = request(prompt(1, 5), 30);
-  thinking.thinking = {
-      .start_marker = "<think>", .end_marker = "</think>", .open_at_start = true, .budget = 3};
+  thinking.thinking = {.starts = {"<think>"}, .ends = {"</think>"}, .open_at_start = true, .budget = 3};
   try {
     engine->submit(std::move(thinking));
     FAIL("a budget that cannot be kept was taken");

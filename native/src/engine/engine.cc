@@ -121,10 +121,12 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
         "answer",
         static_cast<long long>(prompt), info_.max_model_len);
   in.sampling.validate_and_normalise(info_.vocab_size);
-  if (in.thinking && in.thinking->budget >= 0 && marker_tokens(in.thinking->end_marker).empty())
-    fail_argument(
-        "thinking_budget cannot be kept: the end of a thought, %s, is not among the model's %d tokens",
-        quote(in.thinking->end_marker).c_str(), info_.vocab_size);
+  if (in.thinking && in.thinking->budget >= 0)
+    for (const std::string& end : in.thinking->ends)
+      if (marker_tokens(end).empty())
+        fail_argument(
+            "thinking_budget cannot be kept: the end of a thought, %s, is not among the model's %d tokens",
+            quote(end).c_str(), info_.vocab_size);
 
   auto request = std::make_unique<Request>();
   request->priority = in.priority;
