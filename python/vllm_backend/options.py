@@ -155,8 +155,8 @@ TABLE: tuple[Option, ...] = (
            "Who runs first: arrival, priority number, or the longest cached prefix.",
            one_of("fcfs", "priority", "lpm"), ("schedule_policy",)),
     Option("enable_prefix_caching", "boolean", "by model",
-           "Reuse KV blocks of equal prompt beginnings. Unset: on for attention models, off for hybrids, where it takes "
-           "memory for copies of the recurrent state.",
+           "Reuse KV blocks of equal prompt beginnings. Unset: on for attention models, off for hybrids, where it "
+           "takes memory for copies of the recurrent state.",
            tri_state, ("enable_radix_attention",)),
     Option("enable_jump_forward", "boolean", "off", "Emit what a constraint forces without running the model.",
            tri_state),
