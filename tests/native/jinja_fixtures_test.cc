@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "jinja_clock.h"
 #include "serve/jinja/template.h"
 
 using namespace vllm;
@@ -16,20 +17,6 @@ Json load(const std::string& name) {
   std::stringstream text;
   text << file.rdbuf();
   return parse_json(text.str(), name.c_str(), Status::Runtime);
-}
-
-/// 2024-07-26 09:05:03, a Friday: the clock of the fixtures.
-std::tm fixture_clock() {
-  std::tm now{};
-  now.tm_year = 124;
-  now.tm_mon = 6;
-  now.tm_mday = 26;
-  now.tm_hour = 9;
-  now.tm_min = 5;
-  now.tm_sec = 3;
-  now.tm_wday = 5;
-  now.tm_yday = 207;
-  return now;
 }
 
 Json render(const std::string& source, const Json& context) {

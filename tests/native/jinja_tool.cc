@@ -7,20 +7,13 @@
 #include <iostream>
 
 #include "base/json.h"
+#include "jinja_clock.h"
 #include "serve/jinja/template.h"
 
 namespace {
 
 vllm::Json answer(const vllm::Json& request) {
-  std::tm now{};
-  now.tm_year = 124;
-  now.tm_mon = 6;
-  now.tm_mday = 26;
-  now.tm_hour = 9;
-  now.tm_min = 5;
-  now.tm_sec = 3;
-  now.tm_wday = 5;
-  now.tm_yday = 207;
+  const std::tm now = fixture_clock();
   const auto tree = vllm::jinja::Template::parse(request.at("template").get<std::string>());
   vllm::Json out;
   out["text"] = tree->render(request.at("context"), now);
