@@ -11,8 +11,8 @@
 //   e4m3(p): kLanes E4M3 as f32 * 2^-8;
 //   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
 //   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
-//   each; kSignedBytes: dots<255, n> takes signed bytes instead; kBf16Dots: bf16_dot(c, w, x) = c + both
-//   products of the bf16 pairs of w and x.
+//   each; kSignedBytes: dots<255, n> takes signed bytes instead; kTurns: so many tokens take turns in dots;
+//   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
@@ -29,6 +29,16 @@ constexpr int kLanes = Simd::kLanes;
 inline Word load_words(const uint8_t* p) { return *reinterpret_cast<const Word*>(p); }
 inline Float load_floats(const void* p) { return *static_cast<const Float*>(p); }
 inline void store_floats(float* p, Float v) { *reinterpret_cast<Float*>(p) = v; }
+
+/// Where `finish` will write; long rows lie far apart.
+template <int T, int kRows>
+inline __attribute__((always_inline)) void prefetch_outputs(const TileProduct& p) {
+#pragma GCC unroll 16
+  for (int t = 0; t < T; t++) {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; r += 16) __builtin_prefetch(p.out + t * p.ldo + r, 1);
+  }
+}
 
 /// Adds a tile's results, [tokens][panel rows], to the output.
 __attribute__((noinline)) void finish(const TileProduct& p, const float* c, int tokens, int panel_rows) {
@@ -169,14 +179,22 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr int kMax = layout.largest;
   constexpr bool kSigned = kMax > 127 && Simd::kSignedBytes;
   constexpr bool kOffset = layout.offset_bits >= 0 && !kSigned;
+  // Chains of dots, for their latency: several for a token where there are few tokens, else tokens in turn.
+  constexpr int kChains = layout.halves() || T <= 2 ? 2 : 1;
+  constexpr int U = T <= 2 ? 1 : layout.halves() ? (Simd::kTurns + 1) / 2 : Simd::kTurns;
+  constexpr int kStep = U > 1 ? 1 : 8 / kChains;
   Word book{};
   if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes) ^ (kSigned ? 0x80808080u : 0u);
   Float acc[kParts][T];
   alignas(64) float total[T * 16];  // f32 sums; with kGrouped of the groups so far
 #pragma GCC unroll 64
   for (int i = 0; i < kParts * T; i++) acc[i / T][i % T] = Float{};
-  if (kGrouped) std::memset(total, 0, sizeof total);
+  if constexpr (kGrouped) {
+#pragma GCC unroll 64
+    for (int i = 0; i < T * kParts; i++) store_floats(total + i * kLanes, Float{});
+  }
 
+  prefetch_outputs<T, 16>(product);
   const int64_t blocks = product.cols / 32;
   const uint8_t* group = product.panel;
   const int8_t* x = static_cast<const int8_t*>(product.tile.x);
@@ -192,51 +210,59 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
       load_block<layout>(group, g, part * kLanes, book, w);
       const auto [scale, second, minimum, second_minimum] = load_scales<layout>(group, g, part * kLanes);
 #pragma GCC unroll 16
-      for (int t = 0; t < T; t++) {
-        if constexpr (kPrefetch > 0) {
-          if (part == 0) {
-            constexpr int kLines = layout.block_bytes / 64 + 1;
-            constexpr int kLinesOfToken = (kLines + T - 1) / T;
-#pragma GCC unroll 4
-            for (int i = 0; i < kLinesOfToken; i++) {
-              const int line = t + i * T;
-              if (line < kLines) __builtin_prefetch(ahead + 64 * line);
-            }
-          }
+      for (int first = 0; first < T; first += U) {
+        if (kPrefetch > 0 && part == 0) {
+          constexpr int kLines = layout.block_bytes / 64 + 1;
+#pragma GCC unroll 8
+          for (int line = first * kLines / T; line < (first + U) * kLines / T; line++)
+            __builtin_prefetch(ahead + 64 * line);
         }
-        const int8_t* q = x + 32 * t;
-        const auto begin = [&](int which) {
+        const auto begin = [&](int t, int which) {
           return kOffset ? Simd::splat_int(start + 3 * t + which) << (kOffset ? layout.offset_bits : 0)
                          : Int{};
         };
-        if constexpr (layout.halves()) {
-          const Float low = __builtin_convertvector((Simd::dots<kMax, 4>(w, q, begin(1))), Float);
-          const Float high = __builtin_convertvector((Simd::dots<kMax, 4>(w + 4, q + 16, begin(2))), Float);
-          if constexpr (kGrouped) {
-            acc[part][t] = Simd::fma(high, second, acc[part][t]);
-            acc[part][t] = Simd::fma(low, scale, acc[part][t]);
-          } else {
-            acc[part][t] =
-                Simd::fma(Simd::fma(high, second, low * scale), Simd::splat(x_scale[t]), acc[part][t]);
-          }
-        } else {
-          Int sum = begin(0);
-          if constexpr (T <= 2) {  // two chains, for the latency of the dots
-            sum = Simd::dots<kMax, 4>(w, q, sum) + Simd::dots<kMax, 4>(w + 4, q + 16, Int{});
-          } else {
-            sum = Simd::dots<kMax, 8>(w, q, sum);
-          }
-          const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
-          acc[part][t] = Simd::fma(__builtin_convertvector(sum, Float), s, acc[part][t]);
+        Int low[U], high[U];  // of the halves; without halves low is the sum of the block
+#pragma GCC unroll 4
+        for (int u = 0; u < U; u++) {
+          low[u] = begin(first + u, layout.halves() ? 1 : 0);
+          high[u] = layout.halves() ? begin(first + u, 2) : Int{};
         }
-        if constexpr (layout.minimum() && layout.halves()) {
-          const auto sum = [&](int which) {
-            return __builtin_convertvector(Simd::splat_int(start + 3 * t + which), Float);
-          };
-          acc[part][t] = Simd::fma(minimum, sum(1), acc[part][t]);
-          acc[part][t] = Simd::fma(second_minimum, sum(2), acc[part][t]);
-        } else if constexpr (layout.minimum()) {
-          acc[part][t] = Simd::fma(minimum, Simd::splat(x_sum[t]), acc[part][t]);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i += kStep) {
+#pragma GCC unroll 4
+          for (int u = 0; u < U; u++) {
+            Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
+            sum = Simd::dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
+          }
+        }
+#pragma GCC unroll 4
+        for (int u = 0; u < U; u++) {
+          const int t = first + u;
+          Float& row = acc[part][t];
+          if constexpr (layout.halves()) {
+            const Float first_half = __builtin_convertvector(low[u], Float);
+            const Float second_half = __builtin_convertvector(high[u], Float);
+            if constexpr (kGrouped) {
+              row = Simd::fma(second_half, second, row);
+              row = Simd::fma(first_half, scale, row);
+            } else {
+              row =
+                  Simd::fma(Simd::fma(second_half, second, first_half * scale), Simd::splat(x_scale[t]), row);
+            }
+          } else {
+            const Int sum = kChains > 1 ? low[u] + high[u] : low[u];
+            const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
+            row = Simd::fma(__builtin_convertvector(sum, Float), s, row);
+          }
+          if constexpr (layout.minimum() && layout.halves()) {
+            const auto sum = [&](int which) {
+              return __builtin_convertvector(Simd::splat_int(start + 3 * t + which), Float);
+            };
+            row = Simd::fma(minimum, sum(1), row);
+            row = Simd::fma(second_minimum, sum(2), row);
+          } else if constexpr (layout.minimum()) {
+            row = Simd::fma(minimum, Simd::splat(x_sum[t]), row);
+          }
         }
       }
     }
@@ -349,6 +375,7 @@ __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kOnePass = V * kLanes == 32 && U == T && !kScaled;
   constexpr PanelLayout layout = panel_layout(f);
   const int64_t stretch = kOnePass ? product.cols : 64;
+  prefetch_outputs<T, 32>(product);
   alignas(64) float c[T * 32] = {};
   alignas(64) float total[kScaled ? T * 32 : 1] = {};
   const uint8_t* panel = product.panel;
