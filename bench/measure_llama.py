@@ -46,10 +46,9 @@ class Llama:
         (decode,) = self._bench(model, threads, "-p", 0, "-n", workload.LONG_TOKENS, "-d", workload.LONG)
         return {"decode 8000": decode}
 
-    def start_command(self, model: Path, threads: int) -> list[str]:
+    def start_command(self, model: Path, threads: int) -> list:
         """A program that loads the model, computes one token and ends."""
-        command = [self._folder / "llama-bench", "-m", model, "-t", threads, "-p", 1, "-n", 0, "-r", 1, "--no-warmup"]
-        return [str(part) for part in command]
+        return [self._folder / "llama-bench", "-m", model, "-t", threads, "-p", 1, "-n", 0, "-r", 1, "--no-warmup"]
 
     def serving(self, model: Path, threads: int, seed: int) -> dict:
         with socket.socket() as probe:

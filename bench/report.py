@@ -75,25 +75,29 @@ def work(model: Model) -> tuple[float, float]:
     return float(step), 2.0 * sum(float(tensor.n_elements) for tensor in inner)
 
 
-def limit_rows(samples: dict, found: dict) -> list[str]:
-    if not samples["limits"]:
-        return []
-    limit = {key: statistics.median(entry[key] for entry in samples["limits"]) for key in ("read", "int8", "bf16")}
-    rows = [
-        f"Limits of the machine in the same run: reads {limit['read']:.1f} GB/s, int8 {limit['int8']:.0f} Gop/s, "
-        f"bf16 {limit['bf16']:.0f} Gop/s.",
-        "",
-        "| model | decode, of the read rate | prefill of 512, of the arithmetic peak |",
-        "|---|---|---|",
-    ]
+def _share(work: float, rates: list[float], limits: list[float]) -> str:
+    """Of limits, in 1e9 a second, that were measured with the rates at which `work` was done."""
+    share = statistics.median(work * rate / 1e9 / limit for rate, limit in zip(rates, limits, strict=False))
+    return f"{share:.0%} <br> of {statistics.median(limits):.0f}"
+
+
+def limit_rows(samples: dict) -> list[str]:
+    """Shares of the limits that were measured beside each run."""
+    rows = []
     for model in MODELS:
-        decode, prefill = (found.get((model.key, "ours", key)) for key in ("decode", "prefill 512"))
-        if decode is None or prefill is None:
+        runs = samples["values"].get(model.key, {}).get("ours", {})
+        if "read" not in runs:
             continue
         step, operations = work(model)
-        peak = limit["bf16" if model.floats else "int8"]
-        share = f"{operations * prefill / 1e9 / peak:.0%}" if peak else "–"
-        rows.append(f"| {model.label} | {step * decode / 1e9 / limit['read']:.0%} | {share} |")
+        peak = "bf16" if model.floats else "int8"
+
+        read = _share(step, runs["decode"], runs["read"]) + " GB/s"
+        arithmetic = "–"
+        if all(runs[peak]):
+            arithmetic = _share(operations, runs["prefill 512"], runs[peak]) + " Gop/s"
+        rows.append(f"| {model.label} | {read} | {arithmetic} |")
+    if rows:
+        rows[:0] = ["| model | decode, of the read rate | prefill of 512, of the arithmetic peak |", "|---|---|---|"]
     return rows
 
 
@@ -138,7 +142,7 @@ def write(samples: dict, folder: Path, threads: int) -> None:
     if rows := vllm_rows(found):
         lines += ["| Qwen3-0.6B shape | vLLM bf16 | our BF16 against it | our best format against it |"]
         lines += ["|---|---|---|---|", *rows, ""]
-    lines += limit_rows(samples, found)
+    lines += limit_rows(samples)
     if samples["busy"]:
         lines += ["", f"The machine was not idle for {len(samples['busy'])} measurements: measure them again."]
     text = "\n".join(lines)

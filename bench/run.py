@@ -11,7 +11,6 @@ with the JSON and a plot beside the samples. llama.cpp is built from its source 
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -47,7 +46,7 @@ class Samples:
 
     def __init__(self, path: Path, fresh: bool):
         self._path = path
-        self.data: dict = {"limits": [], "busy": [], "values": {}}
+        self.data: dict = {"busy": [], "values": {}}
         if path.exists() and not fresh:
             self.data = json.loads(path.read_text())
 
@@ -81,16 +80,21 @@ def run_program(command: list, **environment: str) -> subprocess.CompletedProces
     return done
 
 
-def start(command: list[str]) -> dict:
-    """How long a program that computes one token runs, and how much memory it takes."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
-    if status != 0:
-        raise peers.PeerError(f"{command[0]} ended with status {os.waitstatus_to_exitcode(status)}")
-    assert isinstance(usage, resource.struct_rusage)
-    return {"load": time.perf_counter() - begin, "memory": usage.ru_maxrss / 1024}
+# A program's memory counts from that of the process it was started from, so this starts it from a small one.
+STARTER = """
+import os, resource, subprocess, sys, time
+begin = time.perf_counter()
+status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(status, time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+"""
+
+
+def start(command: list) -> dict:
+    """How long a program that computes one token runs, in seconds, and how much memory it takes, in MiB."""
+    answer = run_program([sys.executable, "-S", "-c", STARTER, *command]).stdout.split()
+    if answer[0] != "0":
+        raise peers.PeerError(f"{command[0]} ended with status {answer[0]}")
+    return {"load": float(answer[1]), "memory": float(answer[2])}
 
 
 class Engines:
@@ -115,7 +119,7 @@ class Engines:
                 return start(self.llama.start_command(path, self.threads))
             return getattr(self.llama, group)(path, self.threads, run)
         if group == "start":
-            return start([str(PROGRAMS / "first_token"), str(path)])
+            return start([PROGRAMS / "first_token", path])
         command = [sys.executable, "measure_ours.py", path, group, "--threads", self.threads, "--seed", run]
         return json.loads(run_program(command).stdout.splitlines()[-1])
 
@@ -144,9 +148,6 @@ def measure_all(arguments, samples: Samples) -> None:
                         samples.data["busy"].append(f"{model.key} {group} {engine}: {share:.0%}")
                     say(f"{model.label}, {group}, run {run + 1} of {arguments.runs}: {engine}")
                     samples.add(model.key, engine, engines.measure(engine, model, group, run))
-        limits = run_program([PROGRAMS / "limits", arguments.threads]).stdout
-        samples.data["limits"].append(json.loads(limits))
-        samples.save()
 
 
 def main() -> int:
