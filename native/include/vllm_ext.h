@@ -18,6 +18,10 @@ extern "C" {
  *   device             "auto" or "cpu"; wins over params->device
  *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, and do not
  *                      refuse it
+ *   plan_only          boolean: check the files and settings and plan the memory as a load does, but read no
+ *                      weights and take no memory; the engine answers queries and refuses requests
+ *   report_crashes     boolean: from now on a fatal signal of this process (SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ *                      SIGABRT) first writes a sentence on stderr
  *
  * An unknown key or an unusable value is VLLM_ERR_INVALID_ARGUMENT naming it. */
 VLLM_API vllm_status vllm_ext_load(const vllm_model_params* params, const char* settings_json,
@@ -67,7 +71,8 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "detokenize", "tokens": [..]}                    -> {"text": "..."}
  *   {"query": "render", <a request of vllm_ext_submit with messages>}
  *                        -> {"prompt": "...", "tokens": [..]}: what the chat template makes of it
- *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "block_size",
+ *   {"query": "metrics"} -> {"running", "waiting", "kv_blocks_total", "kv_blocks_free", "kv_usage" (0 to 1),
+ *                            "block_size",
  *                            "prompt_tokens", "cached_tokens", "generated_tokens", "forced_tokens",
  *                            "requests_finished", "preemptions", "tokens_per_second",
  *                            "prompt_tokens_per_second"}; forced_tokens are those of the generated ones that
@@ -75,7 +80,16 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "memory"}  -> {"weights", "kv_cache", "states", "workspace"} in bytes
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
  *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",
- *                            "prefix_caching"}
+ *                            "prefix_caching", "threads", "kv_cache_dtype", "scheduling_policy",
+ *                            "jump_forward", "num_tensors", "fingerprint"}
+ *   {"query": "plan"}    -> {"available": bytes free before the weights, "budget": those the engine may take,
+ *                            "weights", "kv_cache", "states", "workspace": bytes, "kv_bytes_per_token",
+ *                            "state_bytes_per_sequence", "model_context": tokens the model was made for,
+ *                            "kv_tokens": tokens in the pool, "chosen": [what was settled because nobody
+ *                            said], "warnings": [..]}
+ *   {"query": "machine"} -> {"processor", "logical_cores", "physical_cores", "instruction_sets",
+ *                            "instruction_set": the one in use, "memory_total", "memory_available",
+ *                            "devices": [{"name", "available", "reason": why not}]}; engine may be NULL
  *   {"query": "parsers"} -> {"tool_parser", "reasoning_parser": the names in use,
  *                            "tool_parsers", "reasoning_parsers": [{"name", "aliases": [..]}], what the
  *                            settings of these names may be}

@@ -242,9 +242,9 @@ vllm_status vllm_ext_query(vllm_engine* engine, const char* request_json, char**
   return guarded("vllm_ext_query", [&] {
     require(out_json, "out_json");
     *out_json = nullptr;
-    require(engine, "engine");
     require(request_json, "request_json");
-    *out_json = new_string(answer_query(*engine->engine, *engine->chat, request_json));
+    *out_json = new_string(engine == nullptr ? answer_machine_query(request_json)
+                                             : answer_query(*engine->engine, *engine->chat, request_json));
   });
 }
 

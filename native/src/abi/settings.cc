@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/crash_report.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/documents.h"
@@ -72,6 +73,7 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
   const Json settings = parse_json(settings_json, "settings", Status::InvalidArgument, 32);
   if (!settings.is_object())
     fail_argument("the settings are %s, needed is an object", brief(settings).c_str());
+  bool crashes = false;
   for (const auto& [key, value] : settings.items()) {
     if (value.is_null()) continue;
     if (key == "threads") {
@@ -88,12 +90,18 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
       config.device = string_field("device", value);
     } else if (key == "clip_max_model_len") {
       config.clip_max_model_len = boolean_field("clip_max_model_len", value);
+    } else if (key == "plan_only") {
+      config.plan_only = boolean_field("plan_only", value);
+    } else if (key == "report_crashes") {
+      crashes = boolean_field("report_crashes", value);
     } else {
       fail_argument(
-          "the settings have the key %s, known are threads, kv_cache_dtype, device and clip_max_model_len",
+          "the settings have the key %s, known are threads, kv_cache_dtype, device, clip_max_model_len, "
+          "plan_only and report_crashes",
           quote(key).c_str());
     }
   }
+  if (crashes) report_crashes(config.model_path);
 }
 
 ChatSettings chat_settings(const vllm_model_params& params) {

@@ -1,4 +1,5 @@
-// Plain lines on stderr. Never one a token: a host may keep them all.
+// Plain lines on stderr. Never one a token: a host may keep them all. VLLM_LOG_LEVEL of the environment, one
+// of debug, info (the default), warning and error, says which are written.
 #pragma once
 
 namespace vllm {

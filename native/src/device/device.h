@@ -191,6 +191,9 @@ class Device {
   /// Throws Error(ModelLoad) naming format and device when the device cannot compute with the format.
   /// `lookup_only`: used with embed() only, so a copy for matmul may be left out.
   virtual std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) = 0;
+  /// What pack() would give as DeviceWeight::bytes, from format and shape alone; as in the file unless a
+  /// device knows better.
+  virtual size_t packed_bytes(const WeightView& weight, bool lookup_only) const;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
   virtual std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) = 0;
   /// Copies all layers of slot `from` to slot `to`. Not between begin_step and end_step.

@@ -37,6 +37,9 @@ class Tracing : public TracingDevice {
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override {
     return device_->pack(weight, lookup_only);
   }
+  size_t packed_bytes(const WeightView& weight, bool lookup_only) const override {
+    return device_->packed_bytes(weight, lookup_only);
+  }
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override {
     return device_->make_kv_cache(spec);
   }

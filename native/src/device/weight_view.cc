@@ -23,4 +23,8 @@ void WeightView::decode_row(int64_t index, float* out) const {
   for (int64_t c = 0; c < cols; ++c) out[c] *= factor;
 }
 
+size_t Device::packed_bytes(const WeightView& weight, bool) const {
+  return static_cast<size_t>(weight.rows) * static_cast<size_t>(row_bytes(weight.format, weight.cols));
+}
+
 }  // namespace vllm

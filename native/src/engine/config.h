@@ -28,6 +28,7 @@ struct EngineConfig {
   Tristate prefix_caching = Tristate::Defer;
   bool jump_forward =
       false;  // emit tokens that a constraint leaves no choice about without computing them first
+  bool plan_only = false;   // check the files and plan the memory; nothing is packed and nothing can run
   bool step_trace = false;  // log where the steps' time went whenever the engine runs out of work
 };
 

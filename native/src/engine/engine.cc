@@ -109,6 +109,7 @@ std::vector<int32_t> Engine::encode_prompt(std::string_view text) const {
 }
 
 std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
+  if (info_.plan_only) fail_argument("the model was loaded with plan_only, which runs no requests");
   const auto prompt = static_cast<int64_t>(in.prompt.size());
   if (prompt == 0) fail_argument("the prompt has no tokens, needed is at least one");
   for (size_t i = 0; i < in.prompt.size(); ++i)
@@ -166,6 +167,7 @@ EngineMetrics Engine::metrics() const {
 }
 
 EngineMemory Engine::memory() const {
+  if (info_.plan_only) return plan_.memory;
   const std::lock_guard lock(mutex_);
   return {model_->weight_bytes(), kv_cache_->bytes, state_cache_ ? state_cache_->bytes : 0, workspace_bytes_};
 }
@@ -198,6 +200,8 @@ void Engine::run() {
       fail_all(Error(Status::Runtime, std::string("a step failed: ") + error.what()));
     }
     publish_metrics();
+    if (const std::string line = pressure_.take_line(totals_, Clock::now()); !line.empty())
+      log_info("%s", line.c_str());
     if (scheduler_->idle()) log_trace();
   }
   log_trace();

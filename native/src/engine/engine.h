@@ -11,6 +11,7 @@
 
 #include "constrain/compiler.h"
 #include "engine/config.h"
+#include "engine/metrics.h"
 #include "engine/stream.h"
 #include "engine/thinking.h"
 #include "model/model.h"
@@ -28,26 +29,23 @@ struct GenerationRequest {
   std::optional<ThinkingSpec> thinking;    // set: the constraint waits for the end of the thought
 };
 
-struct EngineMetrics {
-  int running = 0;
-  int waiting = 0;
-  int blocks_total = 0;
-  int blocks_free = 0;
-  uint64_t prompt_tokens = 0;
-  uint64_t cached_tokens = 0;
-  uint64_t generated_tokens = 0;
-  uint64_t forced_tokens = 0;  // of these: the only ones a constraint allowed, taken without sampling
-  uint64_t requests_finished = 0;
-  uint64_t preemptions = 0;
-  double tokens_per_second = 0;         // generation rate of the request that finished last
-  double prompt_tokens_per_second = 0;  // of the same
-};
-
 struct EngineMemory {
   size_t weights = 0;
   size_t kv_cache = 0;
   size_t states = 0;  // of recurrent layers
   size_t workspace = 0;
+};
+
+/// What a load needs of the memory there is, and what fits.
+struct LoadPlan {
+  size_t available = 0;  // bytes that were free before the weights
+  size_t budget = 0;     // of these and the weights: what the engine may take, by gpu_memory_utilization
+  EngineMemory memory;
+  double kv_bytes_per_token = 0;
+  size_t state_bytes_per_sequence = 0;
+  int model_context = 0;  // tokens the model was made for
+  /// What was chosen because nobody said, and what had to give way; each one sentence.
+  std::vector<std::string> chosen, warnings;
 };
 
 /// What was loaded, for one line of log and for hosts.
@@ -65,14 +63,20 @@ struct EngineInfo {
   int max_num_seqs = 0;
   int max_num_batched_tokens = 0;
   bool prefix_caching = false;
+  int threads = 0;
+  std::string kv_cache_dtype;
+  std::string scheduling_policy;
+  bool jump_forward = false;
+  bool plan_only = false;
 };
 
 class TracingDevice;
 
 class Engine {
  public:
-  /// Loads a model and computes one row on its device. Throws Error(ModelLoad), or Error(InvalidArgument) for
-  /// values that are wrong whatever the model.
+  /// Loads a model and computes one row on its device, unless the configuration asks for the plan only: then
+  /// it takes no request. Throws Error(ModelLoad), or Error(InvalidArgument) for values that are wrong
+  /// whatever the model.
   static std::unique_ptr<Engine> load(const EngineConfig& config);
   /// Ends every request with an error and stops the thread.
   ~Engine();
@@ -90,6 +94,7 @@ class Engine {
   /// Made at the first call, which takes some ten milliseconds.
   ConstraintCompiler& constraints();
   const EngineInfo& info() const { return info_; }
+  const LoadPlan& plan() const { return plan_; }
   EngineMetrics metrics() const;
   EngineMemory memory() const;
 
@@ -127,11 +132,13 @@ class Engine {
   std::vector<int32_t> end_ids_;
   bool jump_forward_ = false;
   EngineInfo info_;
+  LoadPlan plan_;
 
   // Engine thread only.
   std::unordered_map<const Request*, std::unique_ptr<Live>> live_;
   std::vector<uint32_t> mask_;
   EngineMetrics totals_;
+  PressureLog pressure_;
 
   mutable std::mutex mutex_;  // guards what follows; never held while computing or calling out
   std::condition_variable wake_;

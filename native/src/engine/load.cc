@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "device/cpu/machine.h"
 #include "device/tracing_device.h"
 #include "engine/engine.h"
 #include "weights/fields.h"
@@ -14,7 +15,8 @@
 namespace vllm {
 namespace {
 
-constexpr int kCheckpointsPerSequence = 4;  // of recurrent state, where memory allows
+constexpr int kCheckpointsPerSequence = 4;     // of recurrent state, where memory allows
+constexpr size_t kLongLoad = size_t{2} << 30;  // bytes of weights from which a load is announced
 
 /// Mixtures of experts get more, for a row meets few of their weights.
 int default_batched_tokens(const ModelSpec& spec, int sequences) {
@@ -114,7 +116,8 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int
 }
 
 /// The longest sequence: what was asked for, lowered to what the pool holds, or refused.
-int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, size_t block_bytes) {
+int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, size_t block_bytes,
+                   std::vector<std::string>& warnings) {
   const int64_t usable = num_blocks * config.block_size;
   if (usable >= wanted) return wanted;
   const int64_t needed = (static_cast<int64_t>(wanted) + config.block_size - 1) / config.block_size;
@@ -126,8 +129,101 @@ int choose_context(const EngineConfig& config, int wanted, int64_t num_blocks, s
       static_cast<long long>(needed), static_cast<double>(block_bytes) / config.block_size / 1e3);
   if (config.max_model_len > 0 && !config.clip_max_model_len)
     fail_load("max_model_len does not fit: %s", numbers.c_str());
-  log_warning("%s: the context is lowered to %lld tokens", numbers.c_str(), static_cast<long long>(usable));
+  warnings.push_back(
+      format("%s: the context is lowered to %lld tokens", numbers.c_str(), static_cast<long long>(usable)));
   return static_cast<int>(usable);
+}
+
+/// Everything that is settled before memory is taken.
+struct Layout {
+  StateCacheSpec states;
+  KvCacheSpec kv;
+  SchedulerConfig schedule;
+  LoadPlan plan;
+};
+
+/// `free_bytes` are free beside the weights of the model.
+Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_bytes) {
+  const ModelSpec& spec = model.spec();
+  const int wanted = config.max_model_len > 0 ? config.max_model_len : spec.max_position;
+  const int budget = config.max_num_batched_tokens > 0
+                         ? config.max_num_batched_tokens
+                         : std::max(default_batched_tokens(spec, config.max_num_seqs), config.max_num_seqs);
+  const size_t workspace = model.workspace_bytes(budget, config.max_num_seqs);
+  const size_t weights = model.weight_bytes();
+  const auto share = static_cast<size_t>(config.memory_share * static_cast<double>(free_bytes + weights));
+  const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
+  Layout out;
+  StateCacheSpec& states = out.states;
+  states = plan_states(config, model, beyond(free_bytes, workspace));
+  const size_t taken = workspace + states.slot_bytes() * static_cast<size_t>(states.slots);
+  KvCacheSpec& kv = out.kv;
+  kv.layers = model.kv_layers();
+  kv.block_size = config.block_size;
+  kv.format = config.kv_format;
+  kv.num_blocks = static_cast<int>(
+      choose_num_blocks(config, kv, wanted, beyond(free_bytes, taken), beyond(share, weights + taken)));
+  LoadPlan& plan = out.plan;
+  SchedulerConfig& schedule = out.schedule;
+  schedule.block_size = config.block_size;
+  schedule.num_blocks = kv.num_blocks;
+  schedule.max_model_len = choose_context(config, wanted, kv.num_blocks, kv.block_bytes(), plan.warnings);
+  schedule.max_num_seqs = config.max_num_seqs;
+  schedule.max_num_batched_tokens = static_cast<int>(std::max<int64_t>(
+      config.max_num_seqs,
+      std::min<int64_t>(budget, static_cast<int64_t>(schedule.max_model_len) * config.max_num_seqs)));
+  schedule.policy = config.policy;
+  schedule.recurrent = !states.layers.empty();
+  schedule.state_checkpoints = states.slots - config.max_num_seqs;
+  schedule.prefix_caching =
+      schedule.recurrent ? config.prefix_caching == Tristate::On : config.prefix_caching != Tristate::Off;
+
+  plan.available = free_bytes + weights;
+  plan.budget = share;
+  plan.memory = {weights, kv.block_bytes() * static_cast<size_t>(kv.num_blocks),
+                 states.slot_bytes() * static_cast<size_t>(states.slots), workspace};
+  plan.kv_bytes_per_token = static_cast<double>(kv.block_bytes()) / kv.block_size;
+  plan.state_bytes_per_sequence = states.slot_bytes();
+  plan.model_context = spec.max_position;
+  if (config.threads <= 0)
+    plan.chosen.push_back(format("threads %d, one for each physical core", cpu::physical_cores()));
+  if (config.max_model_len <= 0)
+    plan.chosen.push_back(
+        format("max_model_len %d, %s", schedule.max_model_len,
+               schedule.max_model_len < wanted ? "what the KV pool holds" : "the model's own"));
+  if (config.num_blocks <= 0 && config.kv_cache_memory_bytes <= 0)
+    plan.chosen.push_back(format("num_blocks %d, from the %.2f GB of free memory", kv.num_blocks,
+                                 static_cast<double>(plan.available) / 1e9));
+  return out;
+}
+
+/// Refuses a model whose weights alone are more than there is, before the long work begins.
+void check_weights_fit(const Model& model, size_t available) {
+  if (model.weight_bytes() <= available) return;
+  fail_load("the weights need %.2f GB of memory and %.2f GB are free",
+            static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9);
+}
+
+void log_load(const EngineInfo& info, const LoadPlan& plan, int state_checkpoints, double seconds) {
+  for (const std::string& warning : plan.warnings) log_warning("%s", warning.c_str());
+  log_info("%s %s: %s, %zu tensors (%s), fingerprint %s, on %s, in %.2f s",
+           info.plan_only ? "planned" : "loaded", info.model_path.c_str(), info.architecture.c_str(),
+           info.num_tensors, info.formats.c_str(), info.fingerprint.c_str(), info.device.c_str(), seconds);
+  log_info(
+      "context %d tokens, KV pool %d blocks of %d tokens (%.0f MB, %.1f KB a token), up to %d sequences and "
+      "%d tokens "
+      "a step, prefix caching %s",
+      info.max_model_len, info.num_blocks, info.block_size, static_cast<double>(plan.memory.kv_cache) / 1e6,
+      plan.kv_bytes_per_token / 1e3, info.max_num_seqs, info.max_num_batched_tokens,
+      info.prefix_caching ? "on" : "off");
+  if (plan.memory.states > 0)
+    log_info("recurrent state %.0f MB, %.2f MB a sequence, %d states kept for cached prefixes",
+             static_cast<double>(plan.memory.states) / 1e6,
+             static_cast<double>(plan.state_bytes_per_sequence) / 1e6, state_checkpoints);
+  std::string chosen;
+  for (const std::string& choice : plan.chosen) chosen += (chosen.empty() ? "" : "; ") + choice;
+  if (!chosen.empty())
+    log_info("chosen automatically: %s (each is changed by the setting of its name)", chosen.c_str());
 }
 
 /// One row through the whole model: a load that succeeds has computed on its device.
@@ -159,49 +255,22 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   }
   // Beside the weights, whose packing waits for memory more than it computes.
   auto tokenizer = std::async(std::launch::async, [checkpoint] { return load_tokenizer(*checkpoint); });
-  engine->model_ = Model::load(*checkpoint, *engine->device_, config.max_model_len);
+  engine->model_ = Model::open(*checkpoint, *engine->device_, config.max_model_len);
+  Model& model = *engine->model_;
+  const size_t available = engine->device_->available_memory();
+  check_weights_fit(model, available);
+  Layout layout = plan_layout(config, model, available - model.weight_bytes());
+  if (!config.plan_only) {
+    if (model.weight_bytes() >= kLongLoad)
+      log_info("loading %.2f GB of weights, %.2f GB of memory are free",
+               static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9);
+    model.pack(*checkpoint);
+    layout = plan_layout(config, model, engine->device_->available_memory());
+  }
   engine->tokenizer_ = tokenizer.get();
-  const ModelSpec& spec = engine->model_->spec();
+  const ModelSpec& spec = model.spec();
   engine->end_ids_ = collect_end_ids(*checkpoint, *engine->tokenizer_, spec.vocab);
-
-  const int wanted = config.max_model_len > 0 ? config.max_model_len : spec.max_position;
-  int budget = config.max_num_batched_tokens > 0
-                   ? config.max_num_batched_tokens
-                   : std::max(default_batched_tokens(spec, config.max_num_seqs), config.max_num_seqs);
-  const size_t workspace = engine->model_->workspace_bytes(budget, config.max_num_seqs);
-  const size_t weights = engine->model_->weight_bytes();
-  const size_t free_bytes = engine->device_->available_memory();
-  const auto share = static_cast<size_t>(config.memory_share * static_cast<double>(free_bytes + weights));
-  const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
-  const StateCacheSpec states = plan_states(config, *engine->model_, beyond(free_bytes, workspace));
-  const size_t taken = workspace + states.slot_bytes() * static_cast<size_t>(states.slots);
-  KvCacheSpec kv;
-  kv.layers = engine->model_->kv_layers();
-  kv.block_size = config.block_size;
-  kv.format = config.kv_format;
-  kv.num_blocks = static_cast<int>(
-      choose_num_blocks(config, kv, wanted, beyond(free_bytes, taken), beyond(share, weights + taken)));
-  SchedulerConfig plan;
-  plan.block_size = config.block_size;
-  plan.num_blocks = kv.num_blocks;
-  plan.max_model_len = choose_context(config, wanted, kv.num_blocks, kv.block_bytes());
-  plan.max_num_seqs = config.max_num_seqs;
-  plan.max_num_batched_tokens = static_cast<int>(std::max<int64_t>(
-      config.max_num_seqs,
-      std::min<int64_t>(budget, static_cast<int64_t>(plan.max_model_len) * config.max_num_seqs)));
-  plan.policy = config.policy;
-  plan.recurrent = !states.layers.empty();
-  plan.state_checkpoints = states.slots - config.max_num_seqs;
-  plan.prefix_caching =
-      plan.recurrent ? config.prefix_caching == Tristate::On : config.prefix_caching != Tristate::Off;
-
-  engine->kv_cache_ = engine->device_->make_kv_cache(kv);
-  if (!states.layers.empty()) engine->state_cache_ = engine->device_->make_state_cache(states);
-  compute_one_row(*engine->model_, *engine->kv_cache_, engine->state_cache_.get());
-  engine->scheduler_ = std::make_unique<Scheduler>(plan);
-  engine->sampler_ = std::make_unique<Sampler>(
-      spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
-  engine->jump_forward_ = config.jump_forward;
+  const SchedulerConfig& schedule = layout.schedule;
 
   EngineInfo& info = engine->info_;
   info.model_path = config.model_path;
@@ -210,29 +279,35 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   info.fingerprint = checkpoint->fingerprint();
   info.num_tensors = checkpoint->weights().size();
   info.device = engine->device_->description();
-  info.max_model_len = plan.max_model_len;
+  info.max_model_len = schedule.max_model_len;
   info.vocab_size = spec.vocab;
-  info.block_size = plan.block_size;
-  info.num_blocks = plan.num_blocks;
-  info.max_num_seqs = plan.max_num_seqs;
-  info.max_num_batched_tokens = plan.max_num_batched_tokens;
-  info.prefix_caching = plan.prefix_caching;
+  info.block_size = schedule.block_size;
+  info.num_blocks = schedule.num_blocks;
+  info.max_num_seqs = schedule.max_num_seqs;
+  info.max_num_batched_tokens = schedule.max_num_batched_tokens;
+  info.prefix_caching = schedule.prefix_caching;
+  info.threads = config.threads > 0 ? config.threads : cpu::physical_cores();
+  info.kv_cache_dtype = config.kv_format == KvFormat::F32 ? "f32" : "bf16";
+  // Without cached prefixes there is no longest one.
+  info.scheduling_policy =
+      policy_name(config.policy == Policy::Lpm && !schedule.prefix_caching ? Policy::Fcfs : config.policy);
+  info.jump_forward = config.jump_forward;
+  info.plan_only = config.plan_only;
+  engine->plan_ = layout.plan;
+
+  if (!config.plan_only) {
+    engine->kv_cache_ = engine->device_->make_kv_cache(layout.kv);
+    if (!layout.states.layers.empty())
+      engine->state_cache_ = engine->device_->make_state_cache(layout.states);
+    compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get());
+    engine->scheduler_ = std::make_unique<Scheduler>(schedule);
+    engine->sampler_ = std::make_unique<Sampler>(
+        spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
+    engine->jump_forward_ = config.jump_forward;
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  log_info("loaded %s: %s, %zu tensors (%s), fingerprint %s, on %s, in %.2f s", config.model_path.c_str(),
-           info.architecture.c_str(), info.num_tensors, info.formats.c_str(), info.fingerprint.c_str(),
-           info.device.c_str(), seconds.count());
-  log_info(
-      "context %d tokens, KV pool %d blocks of %d tokens (%.0f MB, %.1f KB a token), up to %d sequences and "
-      "%d tokens "
-      "a step, prefix caching %s",
-      info.max_model_len, info.num_blocks, info.block_size,
-      static_cast<double>(engine->kv_cache_->bytes) / 1e6,
-      static_cast<double>(kv.block_bytes()) / kv.block_size / 1e3, info.max_num_seqs,
-      info.max_num_batched_tokens, info.prefix_caching ? "on" : "off");
-  if (engine->state_cache_)
-    log_info("recurrent state %.0f MB, %.2f MB a sequence, %d states kept for cached prefixes",
-             static_cast<double>(engine->state_cache_->bytes) / 1e6,
-             static_cast<double>(states.slot_bytes()) / 1e6, plan.state_checkpoints);
+  log_load(info, engine->plan_, schedule.state_checkpoints, seconds.count());
+  if (config.plan_only) return engine;
   if (engine->tracing_ != nullptr) engine->tracing_->take_report();  // of the row above
   engine->publish_metrics();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });

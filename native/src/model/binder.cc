@@ -32,10 +32,9 @@ WeightView reordered(const Weight& weight, const std::vector<int32_t>& order) {
 
 }  // namespace
 
-Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry)
-    : checkpoint_(checkpoint), device_(device), spec_(spec), dry_(dry) {
-  for (const auto& [name, weight] : checkpoint.weights()) total_bytes_ += weight.bytes;
-}
+Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry,
+               size_t file_bytes)
+    : checkpoint_(checkpoint), device_(device), spec_(spec), dry_(dry), total_bytes_(file_bytes) {}
 
 std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count, float scale) {
   std::vector<float> values;
@@ -47,15 +46,17 @@ std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count, flo
 std::unique_ptr<DeviceWeight> Binder::matrix(const std::string& name, int64_t rows, int64_t cols,
                                              bool lookup_only, const std::vector<int32_t>& order) {
   const Weight* weight = take(name + ".weight", rows, cols);
-  if (weight == nullptr || dry_) return nullptr;
-  return pack(*weight, order.empty() ? weight->view() : reordered(*weight, order), lookup_only);
+  if (weight == nullptr) return nullptr;
+  return pack(*weight, order.empty() || dry_ ? weight->view() : reordered(*weight, order), lookup_only);
 }
 
 std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int64_t rows, int64_t cols) {
   const Weight* weight = take(name + ".weight", rows, cols);
-  if (weight == nullptr || dry_) return nullptr;
+  if (weight == nullptr) return nullptr;
   WeightView view = weight->view();
-  if (view.format != Format::F32 || weight->joined()) {
+  if (dry_) {
+    view = WeightView{Format::F32, rows, cols, nullptr, nullptr};
+  } else if (view.format != Format::F32 || weight->joined()) {
     const auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(rows * cols));
     for (int64_t r = 0; r < rows; ++r) view.decode_row(r, values->data() + r * cols);
     view = {Format::F32, rows, cols, reinterpret_cast<const uint8_t*>(values->data()), values};
@@ -79,7 +80,7 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
   if (weight != nullptr && weight->joined())
     fail_load("%s: the experts in %s are quantised, needed is then a tensor for each",
               checkpoint_.path().c_str(), stack.name.c_str());
-  if (weight == nullptr || dry_) return nullptr;
+  if (weight == nullptr) return nullptr;
   WeightView view = weight->view();
   view.data += (index * stack.rows + first) * row_bytes(view.format, view.cols);
   view.rows = rows;
@@ -87,10 +88,15 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
 }
 
 std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightView& view, bool lookup_only) {
-  auto packed = device_.pack(view, lookup_only);
-  // What has been read of the file are as many of its rows as there are in the view.
+  // What is read of the file are as many of its rows as there are in the view.
   const size_t bytes =
       weight.bytes / static_cast<size_t>(weight.view().rows) * static_cast<size_t>(view.rows);
+  if (dry_) {
+    weight_bytes_ += device_.packed_bytes(view, lookup_only);
+    count(bytes);
+    return nullptr;
+  }
+  auto packed = device_.pack(view, lookup_only);
   weight.file->release(view.file != nullptr && view.data != nullptr ? view.data : weight.data, bytes);
   weight_bytes_ += packed->bytes;
   count(bytes);
@@ -163,13 +169,13 @@ bool Binder::decode(const std::string& name, int64_t rows, int64_t cols, std::ve
 }
 
 std::unique_ptr<Vector> Binder::vector(const std::vector<float>& values, int64_t rows) {
+  weight_bytes_ += values.size() * sizeof(float);
   if (dry_) return nullptr;
   auto out = std::make_unique<Vector>();
   const auto cols = static_cast<int64_t>(values.size()) / rows;
   out->buffer = device_.allocate(values.size() * sizeof(float));
   out->values = Tensor{out->buffer.get(), 0, rows, cols, cols};
   device_.write(out->values, values.data());
-  weight_bytes_ += values.size() * sizeof(float);
   return out;
 }
 
@@ -178,13 +184,14 @@ void Binder::fail(const std::string& name, const std::string& what) const {
 }
 
 void Binder::count(size_t bytes) {
-  if (dry_) return;
   done_bytes_ += bytes;
+  if (dry_) return;
   const auto now = std::chrono::steady_clock::now();
   if (now - last_report_ < std::chrono::seconds(2)) return;
   last_report_ = now;
-  log_info("loading weights: %.0f %%",
-           100.0 * static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
+  const double done = static_cast<double>(done_bytes_) / 1e9, total = static_cast<double>(total_bytes_) / 1e9;
+  log_info("loading weights: %.2f of %.2f GB (%.0f %%), %.2f GB/s", done, total, 100 * done / total,
+           done / std::chrono::duration<double>(now - begin_).count());
 }
 
 void Binder::refuse_missing() const {

@@ -15,7 +15,8 @@ namespace vllm {
 std::string layer_name(const std::string& pattern, int layer);
 
 /// A model is bound twice with the same calls: first dry, where nothing is packed (matrices and vectors are
-/// null, linears empty) and what is missing or of the wrong shape is found before the long work begins.
+/// null, linears empty), what is missing or of the wrong shape is found before the long work begins, and the
+/// memory is counted that the packed weights will take.
 class Binder {
  public:
   struct Part {
@@ -30,7 +31,9 @@ class Binder {
     int64_t count, rows, cols;
   };
 
-  Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry);
+  /// `file_bytes`: what the dry run counted, for the progress that is logged; 0 in the dry run.
+  Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry,
+         size_t file_bytes = 0);
 
   bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
   /// The values of name + ".weight", plus one where the spec says so, times `scale`. Null for an empty name.
@@ -55,7 +58,8 @@ class Binder {
   /// After the dry run: one error that lists the missing tensors, and one for tensors that no part of the
   /// model uses, since then the model computed is not the model stored.
   void check() const;
-  size_t weight_bytes() const { return weight_bytes_; }
+  size_t weight_bytes() const { return weight_bytes_; }  // on the device; in the dry run what they will be
+  size_t file_bytes() const { return done_bytes_; }      // read of the files, or to be read
 
  private:
   const Weight* take(const std::string& name, int64_t rows, int64_t cols);
@@ -71,9 +75,10 @@ class Binder {
   std::set<std::string> used_;
   std::vector<std::string> missing_;
   size_t weight_bytes_ = 0;
-  size_t total_bytes_ = 0;
+  const size_t total_bytes_;  // of the files
   size_t done_bytes_ = 0;
-  std::chrono::steady_clock::time_point last_report_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_report_ = begin_;
 };
 
 }  // namespace vllm

@@ -51,14 +51,25 @@ Model::Model(ModelSpec spec, Device& device)
 
 Model::~Model() = default;
 
-std::unique_ptr<Model> Model::load(const Checkpoint& checkpoint, Device& device, int wanted_length) {
+std::unique_ptr<Model> Model::open(const Checkpoint& checkpoint, Device& device, int wanted_length) {
   std::unique_ptr<Model> model(new Model(read_model_spec(checkpoint, wanted_length), device));
   Binder dry(checkpoint, device, model->spec_, true);
   model->bind(dry);
   dry.check();
-  Binder binder(checkpoint, device, model->spec_, false);
-  model->bind(binder);
-  model->weight_bytes_ = binder.weight_bytes();
+  model->weight_bytes_ = dry.weight_bytes();
+  model->file_bytes_ = dry.file_bytes();
+  return model;
+}
+
+void Model::pack(const Checkpoint& checkpoint) {
+  Binder binder(checkpoint, device_, spec_, false, file_bytes_);
+  bind(binder);
+  weight_bytes_ = binder.weight_bytes();
+}
+
+std::unique_ptr<Model> Model::load(const Checkpoint& checkpoint, Device& device, int wanted_length) {
+  auto model = open(checkpoint, device, wanted_length);
+  model->pack(checkpoint);
   return model;
 }
 

@@ -11,9 +11,13 @@ namespace vllm {
 
 class Model {
  public:
-  /// Reads the spec for sequences of up to `wanted_length` tokens (0: the model's own), binds every tensor
-  /// and packs it on the device. Throws Error(ModelLoad) naming tensors that are missing, of the wrong shape
-  /// or not understood. The device must outlive the model.
+  /// Reads the spec for sequences of up to `wanted_length` tokens (0: the model's own) and checks every
+  /// tensor; nothing is packed yet, and weight_bytes() is what will be. Throws Error(ModelLoad) naming
+  /// tensors that are missing, of the wrong shape or not understood. The device must outlive the model.
+  static std::unique_ptr<Model> open(const Checkpoint& checkpoint, Device& device, int wanted_length = 0);
+  /// Packs every tensor of the same checkpoint on the device; to be called once, before forward().
+  void pack(const Checkpoint& checkpoint);
+  /// Both.
   static std::unique_ptr<Model> load(const Checkpoint& checkpoint, Device& device, int wanted_length = 0);
   ~Model();
 
@@ -51,6 +55,7 @@ class Model {
   std::vector<float> host_logits_;  // for devices whose memory the host cannot read
   int64_t scratch_cols_ = 0;
   size_t weight_bytes_ = 0;
+  size_t file_bytes_ = 0;
 };
 
 }  // namespace vllm

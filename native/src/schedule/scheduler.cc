@@ -35,6 +35,10 @@ std::unique_ptr<Request> take(Queue& queue, const Request* request) {
 
 }  // namespace
 
+const char* policy_name(Policy policy) {
+  return policy == Policy::Fcfs ? "fcfs" : policy == Policy::Priority ? "priority" : "lpm";
+}
+
 Policy parse_policy(std::string_view name) {
   if (name.empty() || name == "fcfs") return Policy::Fcfs;
   if (name == "priority") return Policy::Priority;

@@ -18,6 +18,7 @@ enum class Policy : uint8_t { Fcfs, Priority, Lpm };
 
 /// "fcfs", "priority", "lpm"; empty is fcfs. Throws Error(InvalidArgument) with the known names.
 Policy parse_policy(std::string_view name);
+const char* policy_name(Policy policy);
 
 struct SchedulerConfig {
   int block_size = 32;

@@ -1,5 +1,7 @@
 #include "serve/query.h"
 
+#include "device/cpu/isa.h"
+#include "device/cpu/machine.h"
 #include "serve/json_fields.h"
 #include "serve/reasoning/reasoning_parser.h"
 #include "serve/tools/tool_dialects.h"
@@ -43,6 +45,7 @@ Json metrics(const Asked& asked, const Json&) {
           {"waiting", m.waiting},
           {"kv_blocks_total", m.blocks_total},
           {"kv_blocks_free", m.blocks_free},
+          {"kv_usage", m.kv_usage()},
           {"block_size", asked.engine.info().block_size},
           {"prompt_tokens", m.prompt_tokens},
           {"cached_tokens", m.cached_tokens},
@@ -71,7 +74,30 @@ Json info(const Asked& asked, const Json&) {
           {"num_blocks", i.num_blocks},
           {"max_num_seqs", i.max_num_seqs},
           {"max_num_batched_tokens", i.max_num_batched_tokens},
-          {"prefix_caching", i.prefix_caching}};
+          {"prefix_caching", i.prefix_caching},
+          {"threads", i.threads},
+          {"kv_cache_dtype", i.kv_cache_dtype},
+          {"scheduling_policy", i.scheduling_policy},
+          {"jump_forward", i.jump_forward},
+          {"num_tensors", i.num_tensors},
+          {"fingerprint", i.fingerprint}};
+}
+
+Json plan(const Asked& asked, const Json&) {
+  const LoadPlan& p = asked.engine.plan();
+  const EngineInfo& i = asked.engine.info();
+  return {{"available", p.available},
+          {"budget", p.budget},
+          {"weights", p.memory.weights},
+          {"kv_cache", p.memory.kv_cache},
+          {"states", p.memory.states},
+          {"workspace", p.memory.workspace},
+          {"kv_bytes_per_token", p.kv_bytes_per_token},
+          {"state_bytes_per_sequence", p.state_bytes_per_sequence},
+          {"model_context", p.model_context},
+          {"kv_tokens", static_cast<int64_t>(i.num_blocks) * i.block_size},
+          {"chosen", p.chosen},
+          {"warnings", p.warnings}};
 }
 
 Json name_json(std::string_view name, const std::vector<std::string_view>& aliases = {}) {
@@ -99,20 +125,56 @@ struct Query {
 
 constexpr Query kQueries[] = {{"tokenize", tokenize}, {"detokenize", detokenize}, {"render", render},
                               {"metrics", metrics},   {"memory", memory},         {"info", info},
-                              {"parsers", parsers}};
+                              {"plan", plan},         {"parsers", parsers}};
+
+/// The query and its name.
+std::pair<Json, std::string> read_query(std::string_view text) {
+  Json request = parse_json(text, "query", Status::InvalidArgument);
+  if (!request.is_object()) fail_argument("the query is %s, needed is an object", brief(request).c_str());
+  std::string name = string_field("query", need(request, "query"));
+  return {std::move(request), std::move(name)};
+}
+
+Json absent_device(const char* name) {
+  return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", name)}};
+}
+
+Json machine() {
+  Json sets = Json::array();
+  for (const cpu::Isa isa : cpu::available_isas()) sets.push_back(cpu::isa_name(isa));
+  return {{"processor", cpu::processor_name()},
+          {"logical_cores", cpu::available_cores()},
+          {"physical_cores", cpu::physical_cores()},
+          {"instruction_sets", std::move(sets)},
+          {"instruction_set", cpu::isa_name(cpu::choose_isa({}))},
+          {"memory_total", cpu::total_memory()},
+          {"memory_available", cpu::available_memory()},
+          {"devices",
+           {{{"name", "cpu"}, {"available", true}},
+            absent_device("cuda"),
+            absent_device("vulkan"),
+            absent_device("metal")}}};
+}
 
 }  // namespace
 
+std::string answer_machine_query(std::string_view text) {
+  const auto [request, name] = read_query(text);
+  if (name != "machine")
+    fail_argument("the query is %s and the engine is NULL, needed is an engine, or the query machine",
+                  quote(name).c_str());
+  return dump_json(machine());
+}
+
 std::string answer_query(const Engine& engine, const Chat& chat, std::string_view text) {
-  const Json request = parse_json(text, "query", Status::InvalidArgument);
-  if (!request.is_object()) fail_argument("the query is %s, needed is an object", brief(request).c_str());
-  const std::string& name = string_field("query", need(request, "query"));
+  const auto [request, name] = read_query(text);
+  if (name == "machine") return dump_json(machine());
   std::string known;
   for (const Query& query : kQueries) {
     if (name == query.name) return dump_json(query.answer({engine, chat}, request));
-    known += (known.empty() ? "" : ", ") + std::string(query.name);
+    known += std::string(query.name) + ", ";
   }
-  fail_argument("the query is %s, needed is one of %s", quote(name).c_str(), known.c_str());
+  fail_argument("the query is %s, needed is one of %smachine", quote(name).c_str(), known.c_str());
 }
 
 }  // namespace vllm

@@ -82,6 +82,9 @@ class CpuDevice final : public Device {
     checks::weight(weight);
     return pack_weight(pool_, weight, isa_, lookup_only);
   }
+  size_t packed_bytes(const WeightView& weight, bool lookup_only) const override {
+    return cpu::packed_bytes(weight, lookup_only);
+  }
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override {
     checks::kv_cache(spec);
     return std::make_unique<CpuKvCache>(spec);

@@ -38,6 +38,13 @@ Isa best_isa() {
   return Isa::Baseline;
 }
 
+std::vector<Isa> available_isas() {
+  std::vector<Isa> out;
+  for (Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16})
+    if (has(isa)) out.push_back(isa);
+  return out;
+}
+
 const char* isa_name(Isa isa) { return kNames[static_cast<int>(isa)]; }
 
 Isa choose_isa(std::string_view name) {
@@ -47,8 +54,7 @@ Isa choose_isa(std::string_view name) {
     name = set;
   }
   std::string known;
-  for (Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16}) {
-    if (!has(isa)) continue;
+  for (Isa isa : available_isas()) {
     if (name == isa_name(isa)) return isa;
     known += std::string(known.empty() ? "" : ", ") + isa_name(isa);
   }

@@ -2,14 +2,16 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace vllm::cpu {
 
 /// In rising order; each includes those before it. Avx512: F, BW, VL, DQ. Avx512Bf16: also VNNI and BF16.
 enum class Isa : uint8_t { Baseline, Avx2, Avx512, Avx512Bf16 };
 
-Isa best_isa();                 // of this machine
-const char* isa_name(Isa isa);  // "baseline", "avx2", "avx512", "avx512bf16"
+Isa best_isa();                     // of this machine
+std::vector<Isa> available_isas();  // of this machine, in rising order
+const char* isa_name(Isa isa);      // "baseline", "avx2", "avx512", "avx512bf16"
 /// By name; empty is VLLM_CPU_ISA of the environment, else the best. Throws Error(InvalidArgument) for a name
 /// that is unknown or that this machine lacks, with the names it has.
 Isa choose_isa(std::string_view name);

@@ -83,6 +83,17 @@ void each_group(const std::string& mount, std::string path, Visit visit) {
   visit(mount);
 }
 
+uint64_t group_memory_limit() {
+  uint64_t limit = kUnlimited;
+  each_group("/sys/fs/cgroup", group_path(""), [&](const std::string& folder) {
+    limit = std::min(limit, read_number(folder + "/memory.max", kUnlimited));
+  });
+  each_group("/sys/fs/cgroup/memory", group_path("memory"), [&](const std::string& folder) {
+    limit = std::min(limit, read_number(folder + "/memory.limit_in_bytes", kUnlimited));
+  });
+  return limit;
+}
+
 uint64_t group_memory_left() {
   uint64_t left = kUnlimited;
   const auto limit = [&](uint64_t most, uint64_t used, uint64_t reclaimable) {
@@ -140,6 +151,19 @@ int physical_cores() {
     cores.insert(siblings.empty() ? std::to_string(i) : siblings);
   }
   return std::clamp(static_cast<int>(cores.size()), 1, available_cores());
+}
+
+size_t total_memory() {
+  const uint64_t system = read_field(read_file("/proc/meminfo"), "MemTotal", kUnlimited / 1024);
+  return static_cast<size_t>(std::min(system * 1024, group_memory_limit()));
+}
+
+std::string processor_name() {
+  const std::string text = read_file("/proc/cpuinfo");
+  const size_t found = text.find("model name");
+  if (found == std::string::npos) return {};
+  const size_t end = std::min(text.find('\n', found), text.size()), colon = text.find(": ", found);
+  return colon < end ? text.substr(colon + 2, end - colon - 2) : std::string();
 }
 
 size_t available_memory() {

@@ -13,6 +13,8 @@ namespace vllm::cpu {
 /// Repacks a weight for the instruction set; see Device::pack. Keeps the file's rows reachable for embed_row.
 std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa isa,
                                           bool lookup_only);
+/// The bytes of its result.
+size_t packed_bytes(const WeightView& weight, bool lookup_only);
 
 /// Scratch of matmul (quantised activations), grown on demand and kept.
 class MatmulScratch {

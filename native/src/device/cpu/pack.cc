@@ -363,6 +363,15 @@ void pack_panel(Format format, const uint8_t* in, int64_t stride, int rows, int6
 
 }  // namespace
 
+size_t packed_bytes(const WeightView& weight, bool lookup_only) {
+  if (lookup_only) return 0;
+  const int64_t panel_rows = panel_layout(weight.format).rows;
+  const auto panels = static_cast<size_t>((weight.rows + panel_rows - 1) / panel_rows);
+  const bool scaled = weight.scale || panel_factor(weight.format) != 1;
+  return PanelMemory::rounded(panels * static_cast<size_t>(panel_bytes(weight.format, weight.cols))) +
+         (scaled ? static_cast<size_t>(weight.rows) * sizeof(float) : 0);
+}
+
 std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& weight, Isa, bool lookup_only) {
   const FormatInfo& info = format_info(weight.format);
   if (weight.rows < 1 || weight.cols < 1 || weight.cols % info.block_size ||

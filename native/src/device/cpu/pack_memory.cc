@@ -47,7 +47,7 @@ std::weak_ptr<Region> current;  // where the next weight goes if it fits
 
 PanelMemory::PanelMemory(size_t bytes) {
   if (bytes == 0) return;
-  bytes = (bytes + 63) / 64 * 64;
+  bytes = rounded(bytes);
   const std::lock_guard<std::mutex> lock(mutex);
   std::shared_ptr<Region> region = current.lock();
   if (!region || region->left() < bytes) {

@@ -14,6 +14,8 @@ class PanelMemory {
   PanelMemory() = default;
   /// Throws Error(ModelLoad) with the bytes needed.
   explicit PanelMemory(size_t bytes);
+  /// What bytes() is for so many bytes asked for.
+  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
