@@ -1,40 +1,44 @@
-"""python -m vllm_backend --addr HOST:PORT"""
+"""python -m vllm_backend --addr HOST:PORT, as the host calls it, or python -m vllm_backend COMMAND ..."""
 
 from __future__ import annotations
 
 import argparse
-import os
+import importlib
 import sys
-import traceback
 
 from vllm_backend import parent
+from vllm_backend.ending import PROGRAM, guarded
+
+# Command: the module whose main(arguments) carries it out and gives the exit status.
+COMMANDS = {
+    "serve": "vllm_backend.serve",
+    "doctor": "vllm_backend.doctor",
+    "chat": "vllm_backend.terminal",
+    "bench": "vllm_backend.measure",
+}
 
 
-def fail(sentence: str) -> None:
-    """Ends the process; the host shows the last line of stderr to its users."""
-    sys.stdout.flush()
-    print(f"vllm_backend: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
-    os._exit(1)
+def serve(arguments: list[str]) -> int:
+    """What the host starts: the gRPC server."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="LocalAI backend on libvllm",
+        epilog=f"Instead of --addr there may be a command: {', '.join(COMMANDS)}.",
+    )
+    parser.add_argument("--addr", default="127.0.0.1:50051", metavar="HOST:PORT", help="address to serve on")
+    address = parser.parse_args(arguments).addr
+    parent.watch()
+    from vllm_backend import server
+
+    return server.run(address)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="vllm_backend", description="LocalAI backend on libvllm")
-    parser.add_argument("--addr", default="127.0.0.1:50051", metavar="HOST:PORT", help="address to serve on")
-    address = parser.parse_args().addr
-    parent.watch()
-    try:
-        from vllm_backend import server
-    except ImportError as error:
-        traceback.print_exc()
-        fail(f"{error.name or 'a module'} cannot be imported ({error}); run install.sh")
-        return
-    try:
-        server.run(address)
-    except server.StartError as error:
-        fail(str(error))
-    except BaseException as error:
-        traceback.print_exc()
-        fail(f"the server ended: {type(error).__name__}: {error}")
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in COMMANDS:
+        name, rest = arguments[0], arguments[1:]
+        sys.exit(guarded(lambda: int(importlib.import_module(COMMANDS[name]).main(rest))))
+    sys.exit(guarded(lambda: serve(arguments)))
 
 
 if __name__ == "__main__":

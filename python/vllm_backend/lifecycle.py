@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
@@ -35,22 +36,36 @@ class Model:
         self.warned: set[str] = set()  # request fields whose lack of effect was said
 
 
-def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
-    """Everything of a load that blocks, cheapest check first. Raises LoadError."""
+@dataclass
+class Loaded:
+    """An engine with the settings it was loaded with, and what it says of itself."""
+
+    engine: Engine
+    found: options.ModelSettings
+    facts: dict[str, Any]
+
+
+def load_engine(request: Any, plan_only: bool = False) -> Loaded:
+    """Everything of a load that blocks, cheapest check first. Raises LoadError.
+
+    With `plan_only` no weights are read, and the engine answers queries alone.
+    """
     try:
         path = paths.find_model(request.Model, request.ModelFile, request.ModelPath)
         found = options.read(request, path)
         for warning in found.warnings:
             log.warning("%s", warning)
         library = open_library()
-        engine = library.load(found.params, found.settings)
+        own = {"plan_only": True} if plan_only else {"report_crashes": True}
+        engine = library.load(found.params, {**found.settings, **own})
     except (paths.PathError, options.OptionError, LibraryError, BackendError) as error:
-        raise LoadError(str(error)) from None
+        raise LoadError(str(error).removeprefix("vllm_ext_load: ")) from None
     except (OSError, ValueError) as error:
         raise LoadError(f"the model cannot be loaded: {error}") from error
     try:
         info = engine.query({"query": "info"})
-        options.check_parsers(found, engine.query({"query": "parsers"}))
+        parsers = engine.query({"query": "parsers"})
+        options.check_parsers(found, parsers)
     except options.OptionError as error:
         engine.free()
         raise LoadError(str(error)) from None
@@ -60,7 +75,8 @@ def load_engine(request: Any) -> tuple[Engine, dict[str, Any]]:
     log.info("%s library=%s version=%s", found.line(info), library.path, library.version())
     if request.CUDA and str(info.get("device")).startswith("cpu"):
         log.warning("the model's configuration says cuda: true, and this build runs it on the CPU")
-    return engine, info
+    in_use: dict[str, Any] = {key: parsers[key] for key in ("tool_parser", "reasoning_parser") if key in parsers}
+    return Loaded(engine, found, {**info, **in_use})
 
 
 class Attempt:
@@ -149,11 +165,11 @@ class Lifecycle:
                 if attempt.abandoned:
                     return
                 await self._unload("the model was replaced while the request ran")
-                engine, info = await self._in_loader(lambda: load_engine(request))
+                loaded = await self._in_loader(lambda: load_engine(request))
                 if attempt.abandoned:
-                    await self._in_loader(engine.free)
+                    await self._in_loader(loaded.engine.free)
                     return
-                self._model = Model(engine, request.Model, info)
+                self._model = Model(loaded.engine, request.Model, loaded.facts)
         finally:
             self._loading -= 1
 

@@ -122,6 +122,7 @@ class Library:
                 getattr(self.calls, name)
         except AttributeError:
             raise LibraryError(f"the library {path} lacks {name} of vllm_ext.h") from None
+        self.abi = found
         self._deliveries: dict[int, Deliver] = {}
         self._ids = itertools.count(1)
         self.callback = self.ffi.callback(
@@ -174,6 +175,22 @@ class Library:
         self.check(self.calls.vllm_ext_load(struct, json.dumps(settings).encode("utf-8"), out))
         return Engine(self, out[0])
 
+    def query(self, handle: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+        """vllm_ext_query."""
+        out = self.ffi.new("char **")
+        self.check(self.calls.vllm_ext_query(handle, json.dumps(question).encode("utf-8"), out))
+        try:
+            answer = json.loads(bytes(self.ffi.string(out[0])))
+        finally:
+            self.calls.vllm_string_free(out[0])
+        if not isinstance(answer, dict):
+            raise engine_error(Status.UNKNOWN, f"the engine's answer to {question.get('query')!r} is not an object")
+        return answer
+
+    def machine(self) -> dict[str, Any]:
+        """The query "machine", which needs no engine."""
+        return self.query(self.ffi.NULL, {"query": "machine"})
+
 
 class Engine:
     """A loaded model. Every method may be called from any thread; free waits for the others."""
@@ -198,20 +215,11 @@ class Engine:
 
     def query(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """vllm_ext_query: the answer to one question of vllm_ext.h."""
-        library = self._library
         self.enter()
         try:
-            out = library.ffi.new("char **")
-            library.check(library.calls.vllm_ext_query(self._handle, json.dumps(question).encode("utf-8"), out))
-            try:
-                answer = json.loads(bytes(library.ffi.string(out[0])))
-            finally:
-                library.calls.vllm_string_free(out[0])
+            return self._library.query(self._handle, question)
         finally:
             self.leave()
-        if not isinstance(answer, dict):
-            raise engine_error(Status.UNKNOWN, f"the engine's answer to {question.get('query')!r} is not an object")
-        return answer
 
     def submit(self, request: bytes, deliver: Deliver) -> Request:
         """vllm_ext_submit. The request holds the engine until it is freed."""

@@ -135,6 +135,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     target: str = PARAM
     field: str = ""  # name at the target, where it differs from the key
+    fact: str = ""  # name in what the engine says of itself, where it differs from the key
 
     @property
     def destination(self) -> str:
@@ -157,9 +158,9 @@ TABLE: tuple[Option, ...] = (
     Option("enable_prefix_caching", "boolean", "by model",
            "Reuse KV blocks of equal prompt beginnings. Unset: on for attention models, off for hybrids, where it "
            "takes memory for copies of the recurrent state.",
-           tri_state, ("enable_radix_attention",)),
+           tri_state, ("enable_radix_attention",), fact="prefix_caching"),
     Option("enable_jump_forward", "boolean", "off", "Emit what a constraint forces without running the model.",
-           tri_state),
+           tri_state, fact="jump_forward"),
     Option("tool_parser", "text", "from the chat template", "Name of the tool-call dialect.", text,
            ("tool_call_parser",)),
     Option("reasoning_parser", "text", "from the chat template", "Name of the thinking dialect; none: no split."),
@@ -199,6 +200,9 @@ TABLE: tuple[Option, ...] = (
 
 BY_KEY: dict[str, Option] = {key: option for option in TABLE for key in (option.name, *option.aliases)}
 
+# Settings that an environment variable of the library wins over.
+ENVIRONMENT = {"enable_jump_forward": "VT_ENABLE_JUMP_FORWARD"}
+
 # Typed fields of ModelOptions that a user sets on purpose and that this backend does not act on, with the value that
 # means unset or harmless.
 IGNORED_FIELDS: tuple[tuple[str, tuple[object, ...]], ...] = (
@@ -213,6 +217,20 @@ IGNORED_FIELDS: tuple[tuple[str, tuple[object, ...]], ...] = (
 REFUSED_FIELDS: tuple[str, ...] = ("LoraAdapter", "LoraAdapters", "LoraBase")
 
 
+@dataclass(frozen=True)
+class Effective:
+    """A setting as it holds."""
+
+    name: str
+    value: Any  # None: unset, and the engine does not say
+    source: str  # the place it came from; empty: nobody set it
+    asked: Any  # what the source says
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.value == self.asked)
+
+
 @dataclass
 class ModelSettings:
     """What the engine is loaded with."""
@@ -223,14 +241,30 @@ class ModelSettings:
     sources: dict[str, tuple[str, Any]] = field(default_factory=dict)  # key: place it came from, value
     warnings: list[str] = field(default_factory=list)
 
+    def effective(self, facts: Mapping[str, Any]) -> list[Effective]:
+        """Every setting of a text model. `facts` is what the engine says of itself; it counts where both speak."""
+        out = []
+        for option in TABLE:
+            if option.target == VIDEO:
+                continue
+            source, asked = self.sources.get(option.name, ("", None))
+            if option.read is tri_state and asked is not None:
+                asked = asked == 1
+            value = facts.get(option.fact or option.name, asked)
+            variable = ENVIRONMENT.get(option.name, "")
+            if variable and os.environ.get(variable):
+                source, asked = f"environment {variable}", value
+            out.append(Effective(option.name, value, source, asked))
+        return out
+
     def line(self, facts: Mapping[str, Any]) -> str:
-        """The effective settings on one line. `facts` is what the engine says of itself; it counts where both speak."""
+        """The effective settings on one line, those that somebody set first."""
+        settings = self.effective(facts)
         parts = [f"model={self.path}"]
-        for key, (place, asked) in sorted(self.sources.items()):
-            effective = facts.get(key, asked)
-            note = place if effective == asked else f"{place} has {shown(asked)}"
-            parts.append(f"{key}={shown(effective)} ({note})")
-        said = {"model", "chat_template", *self.sources}
+        for setting in sorted((s for s in settings if s.source), key=lambda s: s.name):
+            note = setting.source if setting.kept else f"{setting.source} has {shown(setting.asked)}"
+            parts.append(f"{setting.name}={shown(setting.value)} ({note})")
+        said = {"model", "chat_template"} | {BY_KEY[s.name].fact or s.name for s in settings if s.source}
         parts += [f"{name}={shown(value)}" for name, value in facts.items() if name not in said]
         return "settings: " + " ".join(parts)
 

@@ -44,6 +44,18 @@ class ReplyWriter:
         self._prompt_tokens = 0
         self._prompt_ms = 0.0
         self._generation_ms = 0.0
+        self._queue_ms = 0.0
+        self._cached_tokens = 0
+        self._finish = "unfinished"
+
+    def summary(self) -> str:
+        """Counts and timings so far, for the log."""
+        rate = 1e3 * (self._tokens - 1) / self._generation_ms if self._tokens > 1 else 0.0
+        return (
+            f"{self._prompt_tokens} prompt tokens ({self._cached_tokens} cached), {self._tokens} tokens, "
+            f"queued {self._queue_ms:.0f} ms, prompt {self._prompt_ms:.0f} ms, generation {self._generation_ms:.0f} ms "
+            f"({rate:.1f} tokens/s), {self._finish}"
+        )
 
     def reply(self, chunk: bytes, last: bool) -> backend_pb2.Reply | None:
         """The Reply of a chunk; None where there is nothing to say yet. Raises the error that a chunk holds."""
@@ -57,6 +69,7 @@ class ReplyWriter:
             raise self._failure(fields["error"])
         self._count(fields)
         choices = fields.get("choices") or [{}]
+        self._finish = choices[0].get("finish_reason") or self._finish
         text, delta = self._text(choices[0])
         if not last and not text and delta is None:
             return None
@@ -84,7 +97,10 @@ class ReplyWriter:
         usage = fields.get("usage") or {}
         self._tokens = int(usage.get("completion_tokens") or self._tokens)
         self._prompt_tokens = int(usage.get("prompt_tokens") or self._prompt_tokens)
+        details = usage.get("prompt_tokens_details") or {}
+        self._cached_tokens = int(details.get("cached_tokens") or self._cached_tokens)
         timings = fields.get("timings") or {}
+        self._queue_ms = float(timings.get("queue_ms") or self._queue_ms)
         if self._prompt_tokens:
             self._prompt_ms = max(float(timings.get("prompt_ms") or 0), self._prompt_ms, SHORTEST_MS)
         if self._tokens:

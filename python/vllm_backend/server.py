@@ -1,4 +1,4 @@
-"""The server process: its port, its guards, its log and its end."""
+"""The server process: its port, its guards and its end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from vllm_backend import servicer
+from vllm_backend import logs, servicer
+from vllm_backend.ending import StartError
 from vllm_backend.errors import BackendError
-from vllm_backend.lifecycle import Lifecycle
+from vllm_backend.lifecycle import Lifecycle, LoadError
 from vllm_backend.replies import MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
@@ -28,10 +29,6 @@ log = logging.getLogger(__name__)
 CALLS_GRACE_S = 1.0
 FREE_GRACE_S = 1.5
 STOP_LIMIT_S = 4.0
-
-
-class StartError(Exception):
-    """Why the server cannot start; the text is one sentence."""
 
 
 class TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
@@ -52,20 +49,6 @@ class TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore
                 if hmac.compare_digest(given, self._needed):
                     return await continuation(handler_call_details)
         return self._refusal
-
-
-def configure_log() -> None:
-    """Warnings to stderr, the rest to stdout: the host shows the last line of stderr when a process dies."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
-    form = logging.Formatter("%(levelname)s %(message)s")
-    out, err = logging.StreamHandler(sys.stdout), logging.StreamHandler(sys.stderr)
-    out.addFilter(lambda record: record.levelno < logging.WARNING)
-    err.setLevel(logging.WARNING)
-    for handler in (out, err):
-        handler.setFormatter(form)
-    logging.basicConfig(level=logging.INFO, handlers=[out, err], force=True)
 
 
 def make_server(lifecycle: Lifecycle) -> Any:
@@ -91,8 +74,19 @@ def bind(server: Any, address: str) -> None:
         raise StartError(f"the address {address} cannot be used: is the port taken?")
 
 
-async def serve(address: str) -> None:
-    """Serves until SIGTERM or SIGINT."""
+async def preload(lifecycle: Lifecycle, request: Any, stop: asyncio.Event) -> str:
+    """Loads a model as LoadModel does. Why that failed, which ends the server; else empty."""
+    try:
+        await lifecycle.load(request)
+    except (LoadError, BackendError) as error:
+        stop.set()
+        return f"the model cannot be loaded: {error}"
+    log.info("the model is loaded")
+    return ""
+
+
+async def serve(address: str, model: Any = None) -> None:
+    """Serves until SIGTERM or SIGINT. `model` is the ModelOptions to load first, if any."""
     lifecycle = Lifecycle()
     server = make_server(lifecycle)
     checks = health.aio.HealthServicer()
@@ -108,8 +102,11 @@ async def serve(address: str) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await server.start()
     log.info("listening on %s", address)
+    loading = None if model is None else asyncio.create_task(preload(lifecycle, model, stop))
 
     await stop.wait()
+    if loading is not None and loading.done() and loading.result():
+        raise StartError(loading.result())
     log.info("stopping")
     limit = threading.Timer(STOP_LIMIT_S, os._exit, (0,))
     limit.daemon = True
@@ -121,10 +118,10 @@ async def serve(address: str) -> None:
         await asyncio.wait_for(lifecycle.free(), FREE_GRACE_S)
 
 
-def run(address: str) -> None:
+def run(address: str, model: Any = None) -> int:
     """Serves, and ends the process without waiting for threads that are inside the library."""
-    configure_log()
-    asyncio.run(serve(address))
+    logs.configure()
+    asyncio.run(serve(address, model))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -39,6 +39,7 @@ class Servicer:
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
+        self._requests = 0  # so far, numbers them in the log
 
     async def Health(self, request: Any, context: Any) -> backend_pb2.Reply:
         return backend_pb2.Reply(message=b"OK")
@@ -75,14 +76,24 @@ class Servicer:
         if ignored:
             model.warned.update(ignored)
             log.warning("these fields of requests have no effect here: %s", ", ".join(ignored))
-        writer = ReplyWriter(chat.is_chat(request))
-        async with self._lifecycle.generation(lambda: chat.request_json(request)) as generation:
-            last = False
-            while not last:
-                chunk, last = await generation.next()
-                reply = writer.reply(chunk, last)
-                if reply is not None:
-                    await emit(sendable(reply))
+        self._requests += 1
+        number, kind = self._requests, "chat" if chat.is_chat(request) else "completion"
+        writer = ReplyWriter(kind == "chat")
+        end = "cancelled"
+        try:
+            async with self._lifecycle.generation(lambda: chat.request_json(request)) as generation:
+                last = False
+                while not last:
+                    chunk, last = await generation.next()
+                    reply = writer.reply(chunk, last)
+                    if reply is not None:
+                        await emit(sendable(reply))
+            end = "done"
+        except Exception as error:
+            end = f"failed ({one_line(str(error))})"
+            raise
+        finally:
+            log.debug("request %d, %s, %s: %s", number, kind, end, writer.summary())
 
     async def TokenizeString(self, request: Any, context: Any) -> backend_pb2.TokenizationResponse:
         answer = await self._lifecycle.convert({"query": "tokenize", "text": request.Prompt, "add_special": True})

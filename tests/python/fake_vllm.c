@@ -402,12 +402,31 @@ vllm_status vllm_ext_query(vllm_engine *engine, const char *json, char **out) {
   } else if (strcmp(query, "info") == 0) {
     print(&t,
           "{\"model\": \"fake\", \"device\": \"cpu (fake, 2 threads)\", \"vocab_size\": %d, "
+          "\"architecture\": \"fake\", \"formats\": \"F32 8.4 MB\", \"num_tensors\": 3, \"fingerprint\": \"ab\", "
+          "\"max_model_len\": 4096, \"max_num_seqs\": 8, \"num_blocks\": 256, \"threads\": 2, "
           "\"chat_template\": \"<think>\"}",
           kVocabulary);
+  } else if (strcmp(query, "plan") == 0) {
+    print(&t,
+          "{\"available\": 2000000000, \"budget\": 1800000000, \"weights\": %d, \"kv_cache\": 8192000, "
+          "\"states\": 0, \"workspace\": 512, \"kv_bytes_per_token\": 1000.0, \"state_bytes_per_sequence\": 0, ",
+          kWeights);
+    print(&t,
+          "\"model_context\": 32768, \"kv_tokens\": 8192, "
+          "\"chosen\": [\"num_blocks 256, from the 2.00 GB of free memory\"], \"warnings\": []}");
+  } else if (strcmp(query, "machine") == 0) {
+    print(&t,
+          "{\"processor\": \"Fake 1\", \"logical_cores\": 4, \"physical_cores\": 2, "
+          "\"instruction_sets\": [\"baseline\"], \"instruction_set\": \"baseline\", "
+          "\"memory_total\": 4000000000, \"memory_available\": 2000000000, ");
+    print(&t,
+          "\"devices\": [{\"name\": \"cpu\", \"available\": true}, {\"name\": \"cuda\", \"available\": false, "
+          "\"reason\": \"this build has no CUDA device\"}]}");
   } else if (strcmp(query, "parsers") == 0) {
     print(&t,
           "{\"tool_parsers\": [{\"name\": \"hermes\", \"aliases\": [\"qwen3\"]}, {\"name\": \"none\", "
-          "\"aliases\": []}], \"reasoning_parsers\": [{\"name\": \"deepseek_r1\", \"aliases\": []}]}");
+          "\"aliases\": []}], \"reasoning_parsers\": [{\"name\": \"deepseek_r1\", \"aliases\": []}], "
+          "\"tool_parser\": \"none\", \"reasoning_parser\": \"none\"}");
   } else {
     free(query);
     return fail(VLLM_ERR_INVALID_ARGUMENT, "vllm_ext_query: unknown query");

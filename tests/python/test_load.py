@@ -211,7 +211,7 @@ def test_load_08_settings_reach_the_library(start: Start) -> None:
     wanted = {
         "block_size": 32, "num_blocks": 1024, "max_model_len": 32768, "max_num_seqs": 0, "enable_prefix_caching": 1,
         "enable_jump_forward": 0, "tool_parser": "hermes", "scheduling_policy": "lpm", "reasoning_parser": "",
-        "settings": {"threads": 4, "clip_max_model_len": True},
+        "settings": {"threads": 4, "clip_max_model_len": True, "report_crashes": True},
     }  # fmt: skip
     assert {key: got[key] for key in wanted} == wanted
     assert json.loads(got["speculative_config"]) == {"method": "mtp"}

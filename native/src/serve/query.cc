@@ -135,8 +135,8 @@ std::pair<Json, std::string> read_query(std::string_view text) {
   return {std::move(request), std::move(name)};
 }
 
-Json absent_device(const char* name) {
-  return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", name)}};
+Json absent_device(const char* name, const char* title) {
+  return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", title)}};
 }
 
 Json machine() {
@@ -151,9 +151,9 @@ Json machine() {
           {"memory_available", cpu::available_memory()},
           {"devices",
            {{{"name", "cpu"}, {"available", true}},
-            absent_device("cuda"),
-            absent_device("vulkan"),
-            absent_device("metal")}}};
+            absent_device("cuda", "CUDA"),
+            absent_device("vulkan", "Vulkan"),
+            absent_device("metal", "Metal")}}};
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+"""How the process ends before its time: one sentence in the last line of stderr, which the host shows its users."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+PROGRAM = "vllm_backend"
+
+
+class StartError(Exception):
+    """Why the process cannot do what it was started for; the text is one sentence."""
+
+
+def fail(sentence: str) -> NoReturn:
+    sys.stdout.flush()
+    print(f"{PROGRAM}: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def sentence_of(error: BaseException) -> str:
+    if isinstance(error, StartError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"the process ran out of memory{f' ({error})' if str(error) else ''}"
+    if isinstance(error, ImportError):
+        return f"{error.name or 'a module'} cannot be imported ({error}); run install.sh"
+    return f"the process ended: {type(error).__name__}: {error}"
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Runs the work. Whatever ends it, the last line of stderr says why; tracebacks come before it."""
+    try:
+        return work()
+    except SystemExit:
+        raise
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:
+        if not isinstance(error, StartError):
+            traceback.print_exc()
+        fail(sentence_of(error))
