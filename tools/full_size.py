@@ -6,6 +6,7 @@
 Prints the peak memory over what weights, KV pool and workspace need, and fails above a tenth of the weights.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -93,7 +94,9 @@ def status(name: str) -> int:
 
 
 def main() -> int:
-    form = sys.argv[1] if len(sys.argv) > 1 else "Q2_K"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("format", nargs="?", default="Q2_K")
+    form = parser.parse_args().format
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "full.gguf"
         write(path, form)

@@ -133,9 +133,9 @@ def show_memory(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     )
     if not kv:
         return
-    full = min(tokens // context, sequences)
-    usual = min(USUAL_CONTEXT, context)
-    say("", f"{plural(full, 'sequence')} of {context} tokens, or {min(tokens // usual, sequences)} of {usual}")
+    full = f"{plural(min(tokens // context, sequences), 'sequence')} of {context} tokens"
+    usual = f", or {min(tokens // USUAL_CONTEXT, sequences)} of {USUAL_CONTEXT}" if context > USUAL_CONTEXT else ""
+    say("", full + usual)
     room = float(plan["budget"]) - needed + float(plan["kv_cache"])
     most = min(int(room / kv), int(plan["model_context"]))
     if most > context:

@@ -71,7 +71,7 @@ def test_doctor_shows_every_setting_with_its_source(fake_library: Path, models: 
         "block_size = 32 (default)",
         "tool_parser = 'none' (automatic: from the chat template)",
         "KV pool 8.2 MB: 8192 tokens, 1.0 kB a token",
-        "2 sequences of 4096 tokens, or 2 of 4096",
+        "2 sequences of 4096 tokens\n",
         "memory allows one sequence a context of 32768",
     ):
         assert line in done.stdout, done.stdout
