@@ -6,13 +6,17 @@ import contextlib
 import json
 import os
 import queue
+import sys
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from vllm_backend.ending import StartError
 from vllm_backend.errors import Status, engine_error
 from vllm_backend.lifecycle import Loaded, LoadError, load_engine
 from vllm_backend.native import Engine
+
+INTERRUPTED = 130  # status of a command that Ctrl-C ended
 
 
 def be_quiet() -> None:
@@ -23,14 +27,17 @@ def be_quiet() -> None:
 @contextlib.contextmanager
 def loaded(request: Any) -> Iterator[Loaded]:
     """The model of a ModelOptions message. Raises StartError."""
+    # The interpreter handles Ctrl-C between two of its own steps; a load in this thread would be one long step.
+    loading = ThreadPoolExecutor(1).submit(load_engine, request)
     try:
-        model = load_engine(request)
+        model = loading.result()
+        yield model
     except LoadError as error:
         raise StartError(f"the model cannot be loaded: {error}") from None
-    try:
-        yield model
-    finally:
-        model.engine.free()
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # without waiting for what the library does
+    model.engine.free()
 
 
 def stream(engine: Engine, request: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:

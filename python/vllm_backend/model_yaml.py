@@ -11,6 +11,7 @@ from vllm_backend.ending import StartError
 from vllm_backend.strict_json import shown, to_json
 
 MAX_BYTES = 1 << 20
+MAX_VALUES = 100_000
 HOST_CONTEXT = 4096  # what the host sends for a model without context_size
 
 # Key of the YAML, type, field of ModelOptions.
@@ -54,6 +55,20 @@ def read_file(path: str) -> dict[str, Any]:
     return config
 
 
+def check_size(value: Any) -> None:
+    """Refuses a value whose YAML references make it larger than any file."""
+    rest, seen = [value], 0
+    while rest:
+        item = rest.pop()
+        seen += 1
+        if seen > MAX_VALUES:
+            raise StartError(f"the model configuration has more than {MAX_VALUES} values")
+        if isinstance(item, dict):
+            rest.extend(item.values())
+        elif isinstance(item, list):
+            rest.extend(item)
+
+
 def model_options(config: Mapping[str, Any], models: str) -> backend_pb2.ModelOptions:
     """What the host sends at LoadModel. `models` is the host's models directory. Raises StartError."""
 
@@ -63,6 +78,7 @@ def model_options(config: Mapping[str, Any], models: str) -> backend_pb2.ModelOp
             raise StartError(f"{key} is {shown(value)}; needed is a value of type {kind.__name__}")
         return value
 
+    check_size(config)
     request = backend_pb2.ModelOptions(ModelPath=models, ContextSize=HOST_CONTEXT)
     for key, kind, field in FIELDS:
         value = config.get(key)

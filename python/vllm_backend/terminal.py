@@ -122,6 +122,8 @@ def main(arguments: list[str]) -> int:
     if parsed.no_think:
         fields["chat_template_kwargs"] = {"enable_thinking": False}
     direct.be_quiet()
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(errors="replace")  # type: ignore[attr-defined,union-attr,unused-ignore]
     screen = Screen(sys.stdout)
     terminal = sys.stdin.isatty()
     if terminal:

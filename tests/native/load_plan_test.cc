@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "model/load_progress.h"
 #include "tiny_models.h"
 #include "vllm_ext.h"
 
@@ -138,6 +139,20 @@ TEST_CASE("queue and KV pool are said when they change much, and not often") {
   CHECK_FALSE(line(0, 5, 60s).empty());
   CHECK(line(0, 5, 60s).empty());
   CHECK_FALSE(line(0, 100, 60s).empty());
+}
+
+TEST_CASE("a long load says how far it is, every two seconds") {
+  using namespace std::chrono_literals;
+  const LoadProgress::Clock::time_point begin{};
+  LoadProgress progress(8'000'000'000, begin);
+  progress.add(1'000'000'000);
+  CHECK(progress.take_line(begin + 1s).empty());
+  CHECK(progress.take_line(begin + 2s) == "loading weights: 1.00 of 8.00 GB (12 %), 0.50 GB/s");
+  progress.add(7'000'000'000);
+  CHECK(progress.take_line(begin + 3s).empty());
+  CHECK(progress.take_line(begin + 4s) == "loading weights: 8.00 of 8.00 GB (100 %), 2.00 GB/s");
+  CHECK(LoadProgress(0, begin).take_line(begin + 2s) ==
+        "loading weights: 0.00 of 0.00 GB (100 %), 0.00 GB/s");
 }
 
 TEST_CASE("machine is answered without an engine, and nothing else is") {

@@ -177,6 +177,14 @@ def test_a_yaml_that_is_no_model_is_refused_in_one_sentence(tmp_path: Path, text
         parsed("--config", str(config))
 
 
+def test_a_yaml_that_multiplies_itself_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "m.yaml"
+    layers = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 12)]
+    config.write_text("\n".join(["parameters: {model: x}", "l0: &l0 [x]", *layers, "engine_args: {a: *l11}"]))
+    with pytest.raises(StartError, match="more than 100000 values"):
+        parsed("--config", str(config))
+
+
 def test_a_huge_yaml_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "m.yaml"
     config.write_text("a: " + "x" * model_yaml.MAX_BYTES)

@@ -6,6 +6,9 @@
 #include <new>
 #include <string>
 
+#include "base/error.h"
+#include "device/cpu/machine.h"
+
 namespace vllm::abi {
 namespace {
 
@@ -74,6 +77,19 @@ const char* last_error() noexcept {
   return own.message.get();
 }
 
+namespace {
+
+std::string out_of_memory() noexcept {
+  try {
+    return format("out of memory, of which %.1f MB are free",
+                  static_cast<double>(cpu::available_memory()) / 1e6);
+  } catch (...) {
+    return "out of memory";
+  }
+}
+
+}  // namespace
+
 vllm_status report_exception(const char* function, Status otherwise) noexcept {
   try {
     throw;
@@ -81,7 +97,7 @@ vllm_status report_exception(const char* function, Status otherwise) noexcept {
     set_last_error(function, error.message());
     return error.status() == Status::Ok ? VLLM_ERR_UNKNOWN : static_cast<vllm_status>(error.status());
   } catch (const std::bad_alloc&) {
-    set_last_error(function, "out of memory");
+    set_last_error(function, out_of_memory());
     return static_cast<vllm_status>(otherwise);
   } catch (const std::exception& error) {
     set_last_error(function, error.what());

@@ -196,6 +196,8 @@ void Engine::run() {
       run_step();
     } catch (const Error& error) {
       fail_all(error);
+    } catch (const std::bad_alloc&) {
+      fail_all(Error(Status::Runtime, "a step failed: out of memory"));
     } catch (const std::exception& error) {
       fail_all(Error(Status::Runtime, std::string("a step failed: ") + error.what()));
     }

@@ -34,7 +34,11 @@ WeightView reordered(const Weight& weight, const std::vector<int32_t>& order) {
 
 Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry,
                size_t file_bytes)
-    : checkpoint_(checkpoint), device_(device), spec_(spec), dry_(dry), total_bytes_(file_bytes) {}
+    : checkpoint_(checkpoint),
+      device_(device),
+      spec_(spec),
+      dry_(dry),
+      progress_(file_bytes, LoadProgress::Clock::now()) {}
 
 std::unique_ptr<Vector> Binder::norm(const std::string& name, int64_t count, float scale) {
   std::vector<float> values;
@@ -184,14 +188,10 @@ void Binder::fail(const std::string& name, const std::string& what) const {
 }
 
 void Binder::count(size_t bytes) {
-  done_bytes_ += bytes;
+  progress_.add(bytes);
   if (dry_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last_report_ < std::chrono::seconds(2)) return;
-  last_report_ = now;
-  const double done = static_cast<double>(done_bytes_) / 1e9, total = static_cast<double>(total_bytes_) / 1e9;
-  log_info("loading weights: %.2f of %.2f GB (%.0f %%), %.2f GB/s", done, total, 100 * done / total,
-           done / std::chrono::duration<double>(now - begin_).count());
+  const std::string line = progress_.take_line(LoadProgress::Clock::now());
+  if (!line.empty()) log_info("%s", line.c_str());
 }
 
 void Binder::refuse_missing() const {

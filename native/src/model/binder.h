@@ -1,11 +1,11 @@
 // Finds, checks and packs the tensors of a spec, and knows at the end which ones nobody asked for.
 #pragma once
-#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "model/load_progress.h"
 #include "model/sublayer.h"
 #include "weights/checkpoint.h"
 
@@ -59,7 +59,7 @@ class Binder {
   /// model uses, since then the model computed is not the model stored.
   void check() const;
   size_t weight_bytes() const { return weight_bytes_; }  // on the device; in the dry run what they will be
-  size_t file_bytes() const { return done_bytes_; }      // read of the files, or to be read
+  size_t file_bytes() const { return progress_.done_bytes(); }  // read of the files, or to be read
 
  private:
   const Weight* take(const std::string& name, int64_t rows, int64_t cols);
@@ -75,10 +75,7 @@ class Binder {
   std::set<std::string> used_;
   std::vector<std::string> missing_;
   size_t weight_bytes_ = 0;
-  const size_t total_bytes_;  // of the files
-  size_t done_bytes_ = 0;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point last_report_ = begin_;
+  LoadProgress progress_;
 };
 
 }  // namespace vllm
