@@ -1,6 +1,7 @@
 """Every command of the README is run: as it stands where it is cheap, else in a form that shows that it would start.
 
-A command is a line of a block marked sh, or a code span that begins with a program. One that no rule below knows fails.
+A command is a line of a block marked sh, or of an unmarked one that begins with a program, or a code span that begins
+with a program. One that no rule below knows fails.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 from localai_client import REPOSITORY, Backend, Client, free_port
+from variants import VARIANTS
 
 PROGRAM = re.compile(
     r"(\w+=\S+ )*(make|apt-get|sudo|git|curl|local-ai|(venv/bin/)?python|\w+/\S+\.(py|sh) |\./\S+|build/tests/\S+)"
@@ -25,9 +27,10 @@ SERVED_AT, MODEL = "127.0.0.1:50051", "/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def commands(text: str) -> list[str]:
     found = []
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         lines = [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
-        found += [line for line in lines if line]
+        if language == "sh" or (language == "" and PROGRAM.match(lines[0])):
+            found += [line for line in lines if line]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     found += [span for span in re.findall(r"`([^`\n]+)`", prose) if PROGRAM.match(span)]
     return list(dict.fromkeys(found))
@@ -69,11 +72,17 @@ def install(command: str) -> None:
 
 
 def local_ai(command: str, tmp_path: Path) -> None:
-    """The host copies the folder under the given name and starts its run.sh there."""
+    """The host copies the folder under the given name and starts its run.sh there. What `make image` makes is tested
+    elsewhere: here it has only to be called by its name."""
     *_, source, name = shlex.split(command)
-    assert source == "$PWD"
+    if source != "$PWD":
+        assert source.removeprefix("ocifile://").startswith("$PWD/dist/")
+        assert Path(source).name.removesuffix(".tar") in [
+            variant.name for variant in VARIANTS.values() if variant.built
+        ]
+        return
     folder = tmp_path / "backends" / name
-    left_out = shutil.ignore_patterns("build*", "venv", ".*", "tests", "results", "peers", "__pycache__")
+    left_out = shutil.ignore_patterns("build*", "venv", ".*", "tests", "results", "peers", "dist", "__pycache__")
     shutil.copytree(REPOSITORY, folder, ignore=left_out)
     (folder / "venv").symlink_to(Path(sys.prefix))
     with Backend(folder) as backend:

@@ -60,13 +60,15 @@ def test_the_index_is_what_its_tool_writes() -> None:
 
 def test_the_index_names_only_what_is_built() -> None:
     index = read("index.yaml")
-    assert [entry["name"] for entry in index] == ["vllm-cpp", "cpu-vllm-cpp"]
+    built = [variant.name for variant in gallery.VARIANTS.values() if variant.built]
+    assert [entry["name"] for entry in index] == ["vllm-cpp", *built]
+    assert set(index[0]["capabilities"].values()) == set(built)
     for capability in HOSTS:
-        assert installed(index, capability) == "cpu-vllm-cpp"
+        assert installed(index, capability) in built
 
 
 def test_every_machine_gets_its_variant_once_all_are_built(tmp_path: Path) -> None:
-    for variant in gallery.VARIANTS:
+    for variant in gallery.VARIANTS.values():
         (tmp_path / f"{variant.name}.tar").touch()
     index = gallery.entries(gallery.image_files(tmp_path))
     assert len(index) == 6
@@ -74,15 +76,15 @@ def test_every_machine_gets_its_variant_once_all_are_built(tmp_path: Path) -> No
         "default": "cpu-vllm-cpp", "darwin-x86": "cpu-vllm-cpp", "nvidia-cuda-12": "cpu-vllm-cpp",
         "nvidia": "cuda13-vllm-cpp", "nvidia-cuda-13": "cuda13-vllm-cpp",
         "nvidia-l4t": "nvidia-l4t-arm64-vllm-cpp", "nvidia-l4t-cuda-13": "nvidia-l4t-arm64-vllm-cpp",
-        "amd": "vulkan-vllm-cpp", "intel": "vulkan-vllm-cpp", "vulkan": "vulkan-vllm-cpp", "metal": "metal-vllm-cpp",
+        "amd": "cpu-vllm-cpp", "intel": "cpu-vllm-cpp", "vulkan": "vulkan-vllm-cpp", "metal": "metal-vllm-cpp",
     }  # fmt: skip
     assert {capability: installed(index, capability) for capability in HOSTS} == wanted
     (tmp_path / "vulkan-vllm-cpp.tar").unlink()
     index = gallery.entries(gallery.image_files(tmp_path))
-    assert "vulkan" not in index[0]["capabilities"] and installed(index, "amd") == "cpu-vllm-cpp"
+    assert "vulkan" not in index[0]["capabilities"] and installed(index, "vulkan") == "cpu-vllm-cpp"
 
 
-@pytest.mark.parametrize("name", [variant.name for variant in gallery.VARIANTS])
+@pytest.mark.parametrize("name", [variant.name for variant in gallery.VARIANTS.values()])
 def test_names_tell_the_host_where_they_run(name: str) -> None:
     wanted = {"cuda13": {"nvidia"}, "nvidia": {"nvidia", "jetson"}, "metal": {"macos"}}
     assert gallery.needs(name, "") == wanted.get(name.split("-")[0], set())
@@ -98,7 +100,8 @@ def test_a_gallery_without_an_image_for_every_machine_is_refused(tmp_path: Path)
     with pytest.raises(gallery.GalleryError, match="no image cpu-vllm-cpp"):
         gallery.entries({"cuda13-vllm-cpp": "registry.example/x:latest-cuda13-vllm-cpp"})
     assert gallery.main(["--images", str(tmp_path)]) == 1
-    assert gallery.main(["--registry", "registry.example/x", "--built", "cpu-vllm-cp"]) == 1
+    assert gallery.main(["--registry", "registry.example/amd64"]) == 1
+    assert gallery.main(["--registry", "registry.example/x"]) == 0
 
 
 # ---- Models ----
