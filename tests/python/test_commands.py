@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +244,19 @@ def test_chat_talks_until_quit(fake_library: Path, models: Path) -> None:
     assert "the request was refused: the step failed at token five" in answers
     assert [message["content"] for message in second["messages"]] == ["be kind", "!request"]
     assert "never" not in answers
+
+
+def test_ctrl_c_ends_a_command_while_the_model_loads(fake_library: Path, models: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    environment = {"PYTHONPATH": str(ROOT / "python"), "VLLM_CPP_LIBRARY": str(fake_library), "FAKE_VLLM_LOG": str(log)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vllm_backend", "bench", str(models / "slow")], env={**os.environ, **environment}
+    )
+    wait_for(lambda: log.exists() and log.read_text().startswith("load"), 20)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130
+    assert time.monotonic() - begin < 1  # the load takes two seconds
 
 
 class Terminal(io.StringIO):
