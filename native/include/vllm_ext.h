@@ -85,8 +85,8 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *   {"query": "plan"}    -> {"available": bytes free before the weights, "budget": those the engine may take,
  *                            "weights", "kv_cache", "states", "workspace": bytes, "kv_bytes_per_token",
  *                            "state_bytes_per_sequence", "model_context": tokens the model was made for,
- *                            "kv_tokens": tokens in the pool, "chosen": [what was settled because nobody
- *                            said], "warnings": [..]}
+ *                            "kv_tokens": tokens in the pool, "chosen": {setting that nobody gave: where its
+ *                            value is from}, "warnings": [..]}
  *   {"query": "machine"} -> {"processor", "logical_cores", "physical_cores", "instruction_sets",
  *                            "instruction_set": the one in use, "memory_total", "memory_available",
  *                            "devices": [{"name", "available", "reason": why not}]}; engine may be NULL

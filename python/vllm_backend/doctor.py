@@ -158,12 +158,10 @@ def source_of(setting: Effective, chosen: Mapping[str, str]) -> str:
 
 
 def show_settings(model: Loaded, plan: Mapping[str, Any]) -> None:
-    # "num_blocks 512, from the 3.2 GB of free memory": the reason stands behind the comma
-    chosen = {text.split(" ", 1)[0]: text.split(", ", 1)[-1] for text in plan["chosen"]}
     for index, setting in enumerate(model.found.effective(model.facts)):
         default = BY_KEY[setting.name].default
         value = default if setting.value in (None, "") else shown(setting.value)
-        say("" if index else "settings", f"{setting.name} = {value} ({source_of(setting, chosen)})")
+        say("" if index else "settings", f"{setting.name} = {value} ({source_of(setting, plan['chosen'])})")
 
 
 def main(arguments: list[str]) -> int:

@@ -102,11 +102,12 @@ TEST_CASE("KV-01 a plan says what was chosen and what had to give way") {
   c.num_blocks = c.threads = 0;
   engine = Engine::load(c);
   REQUIRE(engine->plan().chosen.size() == 3);
-  for (const char* name : {"threads ", "max_model_len ", "num_blocks "}) {
-    const auto& chosen = engine->plan().chosen;
-    CHECK(std::count_if(chosen.begin(), chosen.end(),
-                        [&](const std::string& choice) { return choice.starts_with(name); }) == 1);
-  }
+  CHECK(engine->plan().chosen[0].setting == "threads");
+  CHECK(engine->plan().chosen[0].value == engine->info().threads);
+  CHECK(engine->plan().chosen[1].setting == "max_model_len");
+  CHECK(engine->plan().chosen[1].value == engine->info().max_model_len);
+  CHECK(engine->plan().chosen[2].setting == "num_blocks");
+  CHECK(engine->plan().chosen[2].value == engine->info().num_blocks);
 }
 
 TEST_CASE("what needs more memory than there is fails by plan as by load, before anything is read") {

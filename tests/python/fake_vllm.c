@@ -413,7 +413,7 @@ vllm_status vllm_ext_query(vllm_engine *engine, const char *json, char **out) {
           kWeights);
     print(&t,
           "\"model_context\": 32768, \"kv_tokens\": 8192, "
-          "\"chosen\": [\"num_blocks 256, from the 2.00 GB of free memory\"], \"warnings\": []}");
+          "\"chosen\": {\"num_blocks\": \"from the 2.00 GB of free memory\"}, \"warnings\": []}");
   } else if (strcmp(query, "machine") == 0) {
     print(&t,
           "{\"processor\": \"Fake 1\", \"logical_cores\": 4, \"physical_cores\": 2, "

@@ -36,6 +36,13 @@ struct EngineMemory {
   size_t workspace = 0;
 };
 
+/// A setting that was settled from model or machine because nobody gave it.
+struct Choice {
+  std::string setting;
+  int value = 0;
+  std::string reason;
+};
+
 /// What a load needs of the memory there is, and what fits.
 struct LoadPlan {
   size_t available = 0;  // bytes that were free before the weights
@@ -44,8 +51,8 @@ struct LoadPlan {
   double kv_bytes_per_token = 0;
   size_t state_bytes_per_sequence = 0;
   int model_context = 0;  // tokens the model was made for
-  /// What was chosen because nobody said, and what had to give way; each one sentence.
-  std::vector<std::string> chosen, warnings;
+  std::vector<Choice> chosen;
+  std::vector<std::string> warnings;  // what had to give way
 };
 
 /// What was loaded, for one line of log and for hosts.

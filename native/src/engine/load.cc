@@ -186,14 +186,14 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   plan.state_bytes_per_sequence = states.slot_bytes();
   plan.model_context = spec.max_position;
   if (config.threads <= 0)
-    plan.chosen.push_back(format("threads %d, one for each physical core", cpu::physical_cores()));
+    plan.chosen.push_back({"threads", cpu::physical_cores(), "one for each physical core"});
   if (config.max_model_len <= 0)
-    plan.chosen.push_back(
-        format("max_model_len %d, %s", schedule.max_model_len,
-               schedule.max_model_len < wanted ? "what the KV pool holds" : "the model's own"));
+    plan.chosen.push_back({"max_model_len", schedule.max_model_len,
+                           schedule.max_model_len < wanted ? "what the KV pool holds" : "the model's own"});
   if (config.num_blocks <= 0 && config.kv_cache_memory_bytes <= 0)
-    plan.chosen.push_back(format("num_blocks %d, from the %.2f GB of free memory", kv.num_blocks,
-                                 static_cast<double>(plan.available) / 1e9));
+    plan.chosen.push_back(
+        {"num_blocks", kv.num_blocks,
+         format("from the %.2f GB of free memory", static_cast<double>(plan.available) / 1e9)});
   return out;
 }
 
@@ -222,7 +222,9 @@ void log_load(const EngineInfo& info, const LoadPlan& plan, int state_checkpoint
              static_cast<double>(plan.memory.states) / 1e6,
              static_cast<double>(plan.state_bytes_per_sequence) / 1e6, state_checkpoints);
   std::string chosen;
-  for (const std::string& choice : plan.chosen) chosen += (chosen.empty() ? "" : "; ") + choice;
+  for (const Choice& choice : plan.chosen)
+    chosen += format("%s%s %d, %s", chosen.empty() ? "" : "; ", choice.setting.c_str(), choice.value,
+                     choice.reason.c_str());
   if (!chosen.empty())
     log_info("chosen automatically: %s (each is changed by the setting of its name)", chosen.c_str());
 }

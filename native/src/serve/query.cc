@@ -86,6 +86,8 @@ Json info(const Asked& asked, const Json&) {
 Json plan(const Asked& asked, const Json&) {
   const LoadPlan& p = asked.engine.plan();
   const EngineInfo& i = asked.engine.info();
+  Json chosen = Json::object();
+  for (const Choice& choice : p.chosen) chosen[choice.setting] = choice.reason;
   return {{"available", p.available},
           {"budget", p.budget},
           {"weights", p.memory.weights},
@@ -96,7 +98,7 @@ Json plan(const Asked& asked, const Json&) {
           {"state_bytes_per_sequence", p.state_bytes_per_sequence},
           {"model_context", p.model_context},
           {"kv_tokens", static_cast<int64_t>(i.num_blocks) * i.block_size},
-          {"chosen", p.chosen},
+          {"chosen", std::move(chosen)},
           {"warnings", p.warnings}};
 }
 
