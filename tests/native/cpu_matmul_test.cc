@@ -19,12 +19,6 @@ using namespace vllm::cpu;
 
 namespace {
 
-std::vector<Isa> available_isas() {
-  std::vector<Isa> out;
-  for (int i = 0; i <= static_cast<int>(best_isa()); i++) out.push_back(static_cast<Isa>(i));
-  return out;
-}
-
 struct Random {
   std::mt19937_64 engine;
   explicit Random(uint64_t seed) : engine(seed) {}
