@@ -420,7 +420,7 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
   std::exception_ptr fault;
   std::atomic<bool> failed{false};
   pool.run([&](int) {
-    std::vector<uint8_t> made;
+    std::vector<uint8_t> made, panel;
     for (int64_t p = next.fetch_add(step); p < panels && !failed; p = next.fetch_add(step)) {
       const int64_t first = p * layout.rows, last = std::min(weight.rows, (p + step) * layout.rows);
       const uint8_t* in = nullptr;
@@ -441,7 +441,14 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
       }
       for (int64_t row = first; row < last; row += layout.rows) {
         const int rows = static_cast<int>(std::min<int64_t>(layout.rows, last - row));
-        pack_panel(weight.format, in + (row - first) * stride, stride, rows, weight.cols,
+        const uint8_t* begin = in + (row - first) * stride;
+        if (!weight.source) {
+          // The file is read in one run: the rows of a panel are too many streams for the hardware to
+          // foresee.
+          panel.assign(begin, begin + rows * stride);
+          begin = panel.data();
+        }
+        pack_panel(weight.format, begin, stride, rows, weight.cols,
                    packed->memory.data() + row / layout.rows * panel_stride);
       }
       // Else a large weight is in memory twice while it is packed.
