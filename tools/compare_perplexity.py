@@ -25,6 +25,7 @@ from models import fetch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FORMATS = [
+    "F32",
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "NVFP4", "Q1_0"),
     *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0"),
     *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"),
@@ -67,7 +68,7 @@ def requantise(source: Path, target: Path, name: str, most: int) -> int:
         tensor.name
         for tensor in reader.tensors
         if len(tensor.shape) == 2
-        and not tensor.name.startswith("token_embd")
+        and (name == "F32" or not tensor.name.startswith("token_embd"))
         and tensor.shape[0] % gguf.GGML_QUANT_SIZES[qtype][0] == 0
     ]
     chosen = {fit[i * len(fit) // most] for i in range(most)} if len(fit) > most else set(fit)
@@ -89,7 +90,11 @@ def theirs(path: Path, text: bytes, most: int, threads: int) -> tuple[list[int],
     model = llama_cpp.Llama(
         str(path), n_ctx=WINDOW + 6, n_batch=WINDOW, logits_all=True, n_threads=threads, verbose=False
     )
-    tokens = model.tokenize(text, add_bos=False)[:most]
+    plain = model.tokenize(text, add_bos=False)[:most]
+    # Models are made for texts that begin with their token for that.
+    begin = [model.token_bos()] if model.metadata.get("tokenizer.ggml.add_bos_token", "true") == "true" else []
+    step = WINDOW - len(begin)
+    tokens = [token for at in range(0, len(plain), step) for token in begin + plain[at : at + step]]
     total = 0.0
     for begin in range(0, len(tokens), WINDOW):
         window = tokens[begin : begin + WINDOW]
