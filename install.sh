@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes this folder ready to run: Debian packages, Python environment in venv/, gRPC stubs, lib/libvllm.so.
-# Does only what is not done yet, so it may be run again at any time. See --help.
+# Makes this folder ready to run: Debian packages, Python environment in venv/, gRPC stubs, lib/libvllm.so; then
+# loads a tiny model to see that it works. Does only what is not done yet, so it may be run again at any time, also
+# without a network. See --help.
 set -euo pipefail
 
 usage() {
@@ -15,10 +16,10 @@ TEXT
 }
 
 packages=(packages.txt)
-requirements=requirements.txt
+requirements=(requirements.txt requirements-build.txt)
 for argument in "$@"; do
   case $argument in
-    --dev) packages+=(packages-dev.txt) requirements=requirements-dev.txt ;;
+    --dev) packages+=(packages-dev.txt) requirements+=(requirements-dev.txt) ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
@@ -58,7 +59,10 @@ install_packages() {
   for package in $(sed 's/#.*//' "${packages[@]}"); do
     have "$package" || missing+=("$package")
   done
-  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ ${#missing[@]} -eq 0 ]; then
+    step "Debian packages: all there"
+    return
+  fi
   command -v apt-get >/dev/null || fail "not found: ${missing[*]} (names of Debian packages); install them and run again"
   if [ "$(id -u)" -ne 0 ]; then
     sudo -n true 2>/dev/null || fail "packages are missing; run this, then install.sh again:
@@ -73,12 +77,16 @@ install_packages() {
 
 # uv does not read pip's configuration, so an index that is only set there needs pip.
 install_requirements() {
-  local wanted installed=venv/.requirements
-  wanted=$(checksum requirements.txt "$requirements")
+  local wanted all installed=venv/.requirements last=${requirements[${#requirements[@]} - 1]}
+  wanted=$(checksum "${requirements[@]}")
   if "$venv_python" -c '' 2>/dev/null; then
     # What --dev installed satisfies a run without it.
+    all=$(checksum requirements.txt requirements-build.txt requirements-dev.txt)
     case $(cat "$installed" 2>/dev/null) in
-      "$wanted" | "$(checksum requirements.txt requirements-dev.txt)") return ;;
+      "$wanted" | "$all")
+        step "Python environment: all there, in venv/"
+        return
+        ;;
     esac
   else
     local python
@@ -91,10 +99,10 @@ install_requirements() {
       "$python" -m venv venv
     fi
   fi
-  step "Installing $requirements into venv/"
-  if ! command -v uv >/dev/null || ! uv pip install --quiet --python "$venv_python" -r "$requirements"; then
+  step "Installing $last into venv/"
+  if ! command -v uv >/dev/null || ! uv pip install --quiet --python "$venv_python" -r "$last"; then
     "$venv_python" -m pip --version >/dev/null 2>&1 || "$venv_python" -m ensurepip >/dev/null
-    "$venv_python" -m pip install --quiet --disable-pip-version-check -r "$requirements"
+    "$venv_python" -m pip install --quiet --disable-pip-version-check -r "$last"
   fi
   echo "$wanted" >"$installed"
 }
@@ -102,9 +110,10 @@ install_requirements() {
 # The generator imports its neighbour as a top-level module; here it is one of the package.
 generate_stubs() {
   local wanted out=python/vllm_backend generated=venv/.stubs
-  wanted=$(checksum backend.proto requirements.txt)
+  wanted=$(checksum backend.proto requirements.txt requirements-build.txt)
   if [ "$(cat "$generated" 2>/dev/null)" = "$wanted" ] && [ -e $out/backend_pb2.py ] &&
     [ -e $out/backend_pb2.pyi ] && [ -e $out/backend_pb2_grpc.py ]; then
+    step "gRPC stubs: up to date"
     return
   fi
   step "Generating the gRPC stubs"
@@ -124,7 +133,7 @@ build_library() {
     step "Configuring the library in build/"
     cmake -S . -B build -G Ninja --log-level=WARNING
   fi
-  step "Building the library"
+  step "Building the library, where something changed"
   cmake --build build --target vllm
   built=build/libvllm.so
   [ -e $built ] || { built=build/libvllm.dylib && installed=lib/libvllm.dylib; }
@@ -141,4 +150,6 @@ install_packages
 install_requirements
 generate_stubs
 build_library
+step "Testing the installation"
+./run.sh selftest || fail "the installation does not work; the lines above say why"
 step "Ready: ./run.sh starts the backend"

@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "vllm_backend.doctor",
     "chat": "vllm_backend.terminal",
     "bench": "vllm_backend.measure",
+    "selftest": "vllm_backend.selftest",
 }
 
 

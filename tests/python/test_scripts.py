@@ -78,7 +78,7 @@ def machine(tmp_path: Path) -> Path:
 
     Ninja, doctest and npm are missing.
     """
-    for name in ("install.sh", "packages.txt", "packages-dev.txt", "requirements.txt"):
+    for name in ("install.sh", "packages.txt", "packages-dev.txt", "requirements.txt", "requirements-build.txt"):
         shutil.copy2(ROOT / name, tmp_path)
     commands = tmp_path / "bin"
     commands.mkdir()
