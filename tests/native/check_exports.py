@@ -2,7 +2,7 @@
 """Checks what a built libvllm shows to the outside.
 
 It defines the functions of abi_layout.json and of vllm_ext.h and nothing else, needs no library but the C library
-and the loader, and opens with every symbol resolved.
+and the loader, of glibc nothing newer than NEWEST_GLIBC, and opens with every symbol resolved.
 
 usage: check_exports.py libvllm.so
 """
@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+NEWEST_GLIBC = (2, 35)
 ALLOWED_LIBRARIES = re.compile(r"libc\.so\.6|libm\.so\.6|ld-linux[\w.-]*\.so\.\d+")
 
 
@@ -32,6 +33,12 @@ def declared_functions() -> tuple[set[str], int]:
     return names, layout["abi_version"]
 
 
+def mapped_libraries() -> set[str]:
+    """Paths of the shared objects that this process has mapped."""
+    maps = pathlib.Path("/proc/self/maps")
+    return set(re.findall(r"(/\S+\.so[\w.]*)$", maps.read_text() if maps.exists() else "", flags=re.MULTILINE))
+
+
 def check(library: str) -> list[str]:
     """The faults found."""
     faults = []
@@ -45,7 +52,19 @@ def check(library: str) -> list[str]:
         faults.append("readelf names no needed library at all")
     faults += [f"needs {name}" for name in needed if not ALLOWED_LIBRARIES.fullmatch(name)]
 
+    versions = re.findall(r"\b(\S+)@GLIBC_(\d+)\.(\d+)", run("nm", "-DP", "--undefined-only", library))
+    faults += [
+        f"needs {symbol} of glibc {major}.{minor}, newer than {'.'.join(map(str, NEWEST_GLIBC))}"
+        for symbol, major, minor in versions
+        if (int(major), int(minor)) > NEWEST_GLIBC
+    ]
+    if not versions and "libc.so.6" in needed:
+        faults.append("nm shows no versions of glibc's symbols")
+
+    before = mapped_libraries()
     opened = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    came = {pathlib.Path(path).name for path in mapped_libraries() - before - {library}}
+    faults += [f"brings {name} into the process" for name in sorted(came) if not ALLOWED_LIBRARIES.fullmatch(name)]
     if opened.vllm_abi_version() != abi_version:
         faults.append(f"vllm_abi_version() is {opened.vllm_abi_version()}, needed is {abi_version}")
     opened.vllm_version.restype = ctypes.c_char_p

@@ -1,6 +1,7 @@
 #include "device/cpu/machine.h"
 
 #include <sched.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -167,8 +168,10 @@ std::string processor_name() {
 }
 
 size_t available_memory() {
-  const uint64_t system = read_field(read_file("/proc/meminfo"), "MemAvailable", kUnlimited / 1024);
-  return static_cast<size_t>(std::min(system * 1024, group_memory_left()));
+  uint64_t system = read_field(read_file("/proc/meminfo"), "MemAvailable", 0) * 1024;
+  struct sysinfo info{};  // without /proc: what is free, which is less than what could be had
+  if (system == 0 && sysinfo(&info) == 0) system = (info.freeram + info.bufferram) * info.mem_unit;
+  return static_cast<size_t>(std::min(system, group_memory_left()));
 }
 
 }  // namespace vllm::cpu
