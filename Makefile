@@ -1,12 +1,15 @@
 # make            install: packages, Python environment, stubs, library
 # make demo       install, then show the backend at work
 # make test       everything that is checked, in stages; each may be run alone
+# make package    a backend folder that needs no installation, in dist/; VARIANT=cpu
+# make image      the same, and an image tarball of it beside it
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
 # make bench-text measure constraints and templates against llguidance and jinja2
 # make clean      remove what was built and installed here
 
 PYTHON := venv/bin/python
+VARIANT := cpu
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 CXX_SOURCES = $(shell find native tests/native bench/native -name '*.cc' -o -name '*.c' -o -name '*.h')
 
@@ -21,7 +24,7 @@ CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
 
 STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
 
-.PHONY: all install demo test bench bench-text format clean $(STAGES)
+.PHONY: all install demo package image test bench bench-text format clean $(STAGES)
 .DEFAULT_GOAL := all
 
 all: install
@@ -31,6 +34,12 @@ install:
 
 demo: install
 	PYTHONPATH=python $(PYTHON) tools/demo.py
+
+package: install
+	$(PYTHON) tools/package.py --variant $(VARIANT)
+
+image: install
+	$(PYTHON) tools/package.py --variant $(VARIANT) --image
 
 bench: install-dev
 	$(PYTHON) -m pip install --quiet -r requirements-bench.txt
@@ -86,5 +95,5 @@ format:
 	$(PYTHON) -m ruff format
 
 clean:
-	rm -rf build build-asan build-tsan lib venv python/vllm_backend/backend_pb2*
+	rm -rf build build-asan build-tsan lib venv dist python/vllm_backend/backend_pb2*
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis

