@@ -6,8 +6,8 @@
 LocalAI copies or unpacks a backend and starts run.sh, with no step between in which something could be installed, from
 a folder that may be read-only. So the folder has the binary wheels of every Python it supports side by side: in one
 site-packages, since extension modules carry their Python's version in their names and everything else is the same.
-run.sh finds it by its path, so nothing names where it was made. Of libstdc++, which the wheels need, the system's own is
-used: every Debian and Ubuntu has it for apt, and a newer one that is carried would need a newer glibc.
+run.sh finds it by its path, so nothing names where it was made. Of libstdc++, which the wheels need, the system's own
+is used: every Debian and Ubuntu has it for apt, and a newer one that is carried would need a newer glibc.
 """
 
 import argparse
