@@ -3,6 +3,7 @@
 # make test       everything that is checked, in stages; each may be run alone
 # make package    a backend folder that needs no installation, in dist/; VARIANT=cpu
 # make image      the same, and an image tarball of it beside it
+# make fresh-machine  follow the README on fresh Debian systems; needs root, an hour
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
 # make bench-text measure constraints and templates against llguidance and jinja2
@@ -24,7 +25,7 @@ CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
 
 STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
 
-.PHONY: all install demo package image test bench bench-text format clean $(STAGES)
+.PHONY: all install demo package image test fresh-machine bench bench-text format clean $(STAGES)
 .DEFAULT_GOAL := all
 
 all: install
@@ -57,6 +58,9 @@ test:
 	  $(MAKE) --no-print-directory $$stage; \
 	  echo "==> $$stage took $$(($$(date +%s) - start)) s"; \
 	done
+
+fresh-machine: install-dev
+	$(PYTHON) tools/fresh_machine.py
 
 install-dev:
 	./install.sh --dev

@@ -164,29 +164,53 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-class Backend:
-    """A backend process. Its output goes to two files, as under the host; a context manager that stops it."""
+class BackendProcess:
+    """A process that serves on a port of its own, in a process group of its own, its output in two files of `logs`."""
 
-    def __init__(self, folder: Path = REPOSITORY, environment: dict[str, str] | None = None, one_word: bool = False):
-        self._logs = tempfile.TemporaryDirectory(prefix="backend-")
-        self.stdout, self.stderr = Path(self._logs.name) / "stdout", Path(self._logs.name) / "stderr"
-        self.port = free_port()
-        self.client = Client(f"127.0.0.1:{self.port}")
-        script = folder.resolve() / "run.sh"
-        if not script.is_file():
-            raise BackendError(f"{script} does not exist; a backend folder has one")
-        address = [f"--addr={self.client.address}"] if one_word else ["--addr", self.client.address]
+    def __init__(
+        self,
+        command: list[str],
+        folder: Path,
+        logs: Path,
+        environment: dict[str, str] | None = None,
+        one_word: bool = False,
+        port: int = 0,
+    ):
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.stdout, self.stderr = logs / "stdout", logs / "stderr"
         self.started = time.monotonic()
         with open(self.stdout, "wb") as out, open(self.stderr, "wb") as err:
             self.process = subprocess.Popen(
-                [str(script), *address],
+                [*command, *([f"--addr={self.address}"] if one_word else ["--addr", self.address])],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, **(environment or {})},
+                env={**{k: v for k, v in os.environ.items() if not k.startswith("LOCALAI_")}, **(environment or {})},
                 start_new_session=True,
             )
+
+    def kill(self) -> None:
+        """Ends the whole group at once."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+class Backend(BackendProcess):
+    """The backend of a folder, by its run.sh; a context manager that stops it."""
+
+    def __init__(self, folder: Path = REPOSITORY, environment: dict[str, str] | None = None, one_word: bool = False):
+        script = folder.resolve() / "run.sh"
+        if not script.is_file():
+            raise BackendError(f"{script} does not exist; a backend folder has one")
+        self._logs = tempfile.TemporaryDirectory(prefix="backend-")
+        super().__init__([str(script)], folder, Path(self._logs.name), environment, one_word)
+        self.client = Client(self.address)
 
     def __enter__(self) -> "Backend":
         try:
@@ -230,7 +254,7 @@ class Backend:
         """SIGTERM to the group, SIGKILL after the grace. Returns how many seconds the end took."""
         started = time.monotonic()
         if self.process.poll() is None:
-            self._signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(TERM_GRACE)
         took = time.monotonic() - started
@@ -238,13 +262,8 @@ class Backend:
         return took
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        self.process.wait()
+        super().kill()
         self._logs.cleanup()
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
 
     def memory(self) -> int:
         """Anonymous resident bytes: what the process itself holds, without mapped files."""

@@ -1,11 +1,8 @@
-"""Stands in for the host: starts the backend as a process and calls it, each call on a channel of its own."""
+"""The servicer as a process, on a named library, and called through the stubs, each call on a channel of its own."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,18 +11,13 @@ from typing import Any
 
 import grpc
 from google.protobuf import message_factory
+from localai_client import BackendProcess
 from vllm_backend import backend_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[2]
 MEGABYTES_50 = 50 * 1024 * 1024
 METHODS = {method.name: method for method in pb.DESCRIPTOR.services_by_name["Backend"].methods}
 CHANNEL = [("grpc.max_receive_message_length", MEGABYTES_50), ("grpc.max_send_message_length", -1)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], Any], within_s: float = 5.0) -> Any:
@@ -54,7 +46,7 @@ def rpc(channel: Any, name: str) -> Any:
     )
 
 
-class Backend:
+class Backend(BackendProcess):
     def __init__(
         self,
         library: Path,
@@ -66,26 +58,15 @@ class Backend:
         port: int = 0,
     ) -> None:
         self.models = models
-        self.address = f"127.0.0.1:{port or free_port()}"
         self.log = folder / "library.log"
-        self.stdout, self.stderr = folder / "stdout", folder / "stderr"
-        self.started = time.monotonic()
-        address = [f"--addr={self.address}"] if joined_address else ["--addr", self.address]
-        with self.stdout.open("w") as out, self.stderr.open("w") as err:
-            self.process = subprocess.Popen(
-                [*(wrapper or []), sys.executable, "-m", "vllm_backend", *address],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={
-                    **{key: value for key, value in os.environ.items() if not key.startswith("LOCALAI_")},
-                    "PYTHONPATH": str(ROOT / "python"),
-                    "VLLM_CPP_LIBRARY": str(library),
-                    "FAKE_VLLM_LOG": str(self.log),
-                    **(environment or {}),
-                },
-            )
+        command = [*(wrapper or []), sys.executable, "-m", "vllm_backend"]
+        ours = {
+            "PYTHONPATH": str(ROOT / "python"),
+            "VLLM_CPP_LIBRARY": str(library),
+            "FAKE_VLLM_LOG": str(self.log),
+            **(environment or {}),
+        }
+        super().__init__(command, folder, folder, ours, joined_address, port)
 
     def wait_until_ready(self, **metadata: str) -> None:
         def ready() -> bool:
@@ -96,11 +77,6 @@ class Backend:
                 return False
 
         wait_for(ready, 20)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Any]:

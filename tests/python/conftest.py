@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tools"), str(Path(__file__).resolve().parent)]
 
 from backend_process import Backend  # noqa: E402
 
