@@ -171,7 +171,8 @@ def follow_readme(system: System, quick: bool) -> dict[str, str]:
             step(f"{name} in {system.root.name}")
             started = time.monotonic()
             system.run(*command, folder=SOURCES)
-            told[name] = f"{(time.monotonic() - started) / 60:.0f} min"
+            step(f"{name} in {system.root.name} took {time.monotonic() - started:.0f} s")
+            told[name] = "passes"
         step(f"install.sh without a network in {system.root.name}")
         run("unshare", "--net", *system.command("./install.sh", folder=SOURCES), env=environment(0))
         step(f"make image in {system.root.name}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a backend folder that needs nothing but a Python and glibc 2.35 or newer, or an image tarball of it.
 
-    package.py [--variant cpu] [--output dist/cpu-vllm-backend] [--image]
+    package.py [--variant cpu] [--output dist/cpu-vllm-cpp] [--image]
 
 LocalAI copies or unpacks a backend and starts run.sh, with no step between in which something could be installed, from
 a folder that may be read-only. So the folder has the binary wheels of every Python it supports side by side: in one
@@ -138,7 +138,7 @@ def unpack(wheel: Path, site: Path) -> None:
 def collect_licences(site: Path, out: Path) -> None:
     """The licence texts of everything in the package, a folder for each."""
     out.mkdir()
-    shutil.copyfile(REPOSITORY / "LICENSE", out / f"{BACKEND}.txt")
+    shutil.copyfile(REPOSITORY / "LICENSE", out / "vllm-backend.txt")
     for information in sorted(site.glob("*.dist-info")):
         texts = [path for path in sorted(information.rglob("*")) if path.is_file() and LICENCE.match(path.name)]
         if not texts:

@@ -76,7 +76,7 @@ def package():
     """A packaged backend, in a folder that every user may enter, with its image beside it."""
     with tempfile.TemporaryDirectory(prefix="vllm package ") as folder:
         os.chmod(folder, 0o755)
-        output = Path(folder) / "cpu-vllm-backend"
+        output = Path(folder) / "cpu-vllm-cpp"
         command = [sys.executable, REPOSITORY / "tools" / "package.py", "--image", "--output", output]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

@@ -16,7 +16,7 @@ from localai_client import BackendError
 from localai_host import Host, HostError, LoadedModel, ModelConfig
 from runs import GREEDY, at_once, joined, said, strict_json, unary
 
-NAME = "vllm-backend"
+NAME = "vllm-cpp"
 QUESTION = "What is the capital of France? Answer in one short sentence."
 WEATHER = {
     "type": "function",

@@ -122,11 +122,11 @@ def test_images_are_the_same_wherever_and_whenever_they_are_made(folder: Path, t
         os.utime(path, (1e9, 1e9))
         path.chmod(path.stat().st_mode & 0o700)
     first, second = tmp_path / "first.tar", tmp_path / "new" / "second.tar"
-    oci_image.write_image(folder, first, "cpu-vllm-backend:1", "amd64")
-    oci_image.write_image(other, second, "cpu-vllm-backend:1", "amd64")
+    oci_image.write_image(folder, first, "cpu-vllm-cpp:1", "amd64")
+    oci_image.write_image(other, second, "cpu-vllm-cpp:1", "amd64")
     assert first.read_bytes() == second.read_bytes()
     (other / "python/empty.py").write_bytes(b"1")
-    oci_image.write_image(other, second, "cpu-vllm-backend:1", "amd64")
+    oci_image.write_image(other, second, "cpu-vllm-cpp:1", "amd64")
     assert first.read_bytes() != second.read_bytes()
 
 
@@ -137,11 +137,11 @@ def tool(*command: str | Path) -> str:
 @pytest.mark.parametrize("form", ["oci-archive", "docker-archive"])
 def test_skopeo_and_umoci_take_the_image(folder: Path, tmp_path: Path, form: str) -> None:
     image = tmp_path / "image.tar"
-    oci_image.write_image(folder, image, "cpu-vllm-backend:1.2", "arm64")
+    oci_image.write_image(folder, image, "cpu-vllm-cpp:1.2", "arm64")
     about = json.loads(tool("skopeo", "--insecure-policy", "inspect", f"{form}:{image}"))
     assert (about["Architecture"], about["Os"], len(about["Layers"])) == ("arm64", "linux", 1)
     if form == "docker-archive":
-        tool("skopeo", "--insecure-policy", "inspect", f"{form}:{image}:cpu-vllm-backend:1.2")
+        tool("skopeo", "--insecure-policy", "inspect", f"{form}:{image}:cpu-vllm-cpp:1.2")
 
     tool("skopeo", "--insecure-policy", "copy", "--quiet", f"{form}:{image}", f"oci:{tmp_path}/layout:t")
     tool("umoci", "unpack", "--rootless", "--image", f"{tmp_path}/layout:t", f"{tmp_path}/bundle")
@@ -162,7 +162,7 @@ def test_what_is_no_backend_gets_no_image(folder: Path, tmp_path: Path) -> None:
         assert not list(tmp_path.glob("i.tar*"))
         return done.stderr
 
-    assert "no tag" in refusal("vllm-backend")
+    assert "no tag" in refusal("vllm-cpp")
     (folder / "python/link").symlink_to("empty.py")
     assert "python/link is neither a plain file nor a folder" in refusal()
     (folder / "python/link").unlink()
