@@ -32,7 +32,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")  # all at or below the library's own glibc
 HEADERS = ("vllm.h", "vllm_ext.h")
 
-# Debian packages of which code is in libvllm.so, and the file of each that tells where it is installed.
+# What libvllm.so has linked in, and the Debian packages it is from.
 LINKED = {
     "libstdc++ and libgcc": "libstdc++-*-dev",
     "nlohmann-json": "nlohmann-json3-dev",
@@ -136,7 +136,7 @@ def unpack(wheel: Path, site: Path) -> None:
 
 
 def collect_licences(site: Path, out: Path) -> None:
-    """The licence texts of everything in the package, a folder for each."""
+    """The licence texts of everything in the package, each in a file of its own."""
     out.mkdir()
     shutil.copyfile(REPOSITORY / "LICENSE", out / "vllm-backend.txt")
     for information in sorted(site.glob("*.dist-info")):
@@ -231,10 +231,7 @@ def main(arguments: list[str]) -> int:
             version = (REPOSITORY / "VERSION").read_text().strip()
             write_image(output, image, f"{variant.name}:{version}", ARCHITECTURES[platform.machine()])
             print(f"{image}: {size(image)}")
-    except (PackageError, ImageError) as error:
-        print(f"package: {error}", file=sys.stderr)
-        return 1
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (PackageError, ImageError, OSError, subprocess.CalledProcessError) as error:
         print(f"package: {error}", file=sys.stderr)
         return 1
     return 0

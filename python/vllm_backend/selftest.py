@@ -8,9 +8,6 @@ before, so the answer is known whatever device computes it.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import random
 import struct
 import sys
@@ -19,7 +16,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+from vllm_backend import direct
+from vllm_backend.ending import StartError, fail
+from vllm_backend.errors import BackendError
+from vllm_backend.native import LibraryError, open_library
 
 HIDDEN, INNER, LAYERS, HEADS, KV_HEADS = 64, 128, 2, 4, 2
 HEAD = HIDDEN // HEADS
@@ -27,16 +28,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 END, PAIR = "<|end|>", "ab"
 TOKENS = [END, *LETTERS, PAIR]
 PROMPT, ANSWER = "abcdefgh", "ijklmnopqrstuvwxyz"
-ANSWER_TIMEOUT_S = 60.0
+LIMIT_S = 60.0
 
 U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9  # types of GGUF values
 TENSOR_F32, TENSOR_F16 = 0, 1
 ALIGNMENT = 32
 NORMAL, CONTROL = 1, 3  # kinds of tokens
-
-
-class SelftestError(Exception):
-    """Why the installation does not work; the text is one sentence."""
 
 
 def text(value: str) -> bytes:
@@ -122,98 +119,40 @@ def model_file() -> bytes:
     return header + bytes(-len(header) % ALIGNMENT) + data
 
 
-def ask(engine: Any) -> str:
-    """The model's answer to the beginning of the alphabet."""
-    parts: list[str] = []
-    problem: list[str] = []
-    ended = threading.Event()
-
-    def deliver(delta: bytes, last: bool) -> None:
-        answer = json.loads(delta)
-        if "error" in answer:
-            problem.append(answer["error"]["message"])
-        else:
-            parts.append(answer["choices"][0]["text"])
-        if last:
-            ended.set()
-
-    question = {"prompt": PROMPT, "temperature": 0, "max_tokens": 2 * len(ANSWER)}
-    request = engine.submit(json.dumps(question).encode(), deliver)
-    try:
-        if not ended.wait(ANSWER_TIMEOUT_S):
-            raise SelftestError(f"the model gave no answer within {ANSWER_TIMEOUT_S:.0f} s")
-    finally:
-        request.free()
-    if problem:
-        raise SelftestError(f"the request failed: {problem[0]}")
-    return "".join(parts)
-
-
-def memory() -> str:
-    """What of the machine's memory is free, "" where the system does not tell."""
-    with contextlib.suppress(OSError, KeyError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line}
-        return f", {kib['MemAvailable'] / 2**20:.1f} of {kib['MemTotal'] / 2**20:.1f} GiB memory free"
-    return ""
-
-
 def check() -> str:
-    """The verdict on an installation that works. Raises SelftestError or OSError otherwise."""
+    """The verdict on an installation that works. Raises StartError and what the library and the system raise."""
     started = time.monotonic()
-    try:
-        from vllm_backend.native import LibraryError, abi_version, find_headers, open_library
-    except ImportError as error:
-        raise SelftestError(f"{error.name or 'a module'} cannot be imported ({error}); run install.sh") from error
-    from vllm_backend.errors import BackendError
-
-    try:
-        library = open_library()
-        with tempfile.TemporaryDirectory(prefix="vllm-selftest-") as folder:
-            path = Path(folder) / "alphabet.gguf"
-            path.write_bytes(model_file())
-            params = {"model_path": str(path), "block_size": 16, "num_blocks": 16, "max_model_len": 64}
-            engine = library.load(params, {})
-            try:
-                device = engine.query({"query": "info"})["device"]
-                answer = ask(engine)
-            finally:
-                engine.free()
-    except (LibraryError, BackendError) as error:
-        raise SelftestError(str(error)) from error
-    if answer != ANSWER:
-        raise SelftestError(f"{device} computes wrongly: {PROMPT} is followed by {answer!r}, needed is {ANSWER!r}")
-    abi = abi_version(find_headers(library.path)[0].read_text(encoding="utf-8"))
-    took = time.monotonic() - started
-    return f"libvllm {library.version()}, ABI {abi}, {device}{memory()}, {len(ANSWER)} tokens right, {took:.1f} s"
-
-
-@contextlib.contextmanager
-def quiet_library() -> Iterator[None]:
-    """Keeps what the library writes to stderr, and shows it only when the body fails."""
-    sys.stderr.flush()
-    shown = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
+    library = open_library()
+    with tempfile.TemporaryDirectory(prefix="vllm-selftest-") as folder:
+        path = Path(folder) / "alphabet.gguf"
+        path.write_bytes(model_file())
+        params = {"model_path": str(path), "block_size": 16, "num_blocks": 16, "max_model_len": 64}
+        engine = library.load(params, {})
         try:
-            yield
-        except BaseException:
-            kept.seek(0)
-            os.write(shown, kept.read())
-            raise
+            device = engine.query({"query": "info"})["device"]
+            question = {"prompt": PROMPT, "temperature": 0, "max_tokens": 2 * len(ANSWER)}
+            answer = "".join(chunk["choices"][0]["text"] for chunk in direct.stream(engine, question))
         finally:
-            os.dup2(shown, 2)
-            os.close(shown)
+            engine.free()
+    if answer != ANSWER:
+        raise StartError(f"{device} computes wrongly: {PROMPT} is followed by {answer!r}, needed is {ANSWER!r}")
+    facts = library.machine()
+    memory = f"{facts['memory_available'] / 1e9:.1f} of {facts['memory_total'] / 1e9:.1f} GB memory free"
+    took = f"{time.monotonic() - started:.1f} s"
+    return f"libvllm {library.version()}, ABI {library.abi}, {device}, {memory}, {len(ANSWER)} tokens right, {took}"
 
 
 def main(arguments: Sequence[str]) -> int:
     if arguments:
         print("usage: selftest (it takes no arguments)", file=sys.stderr)
         return 2
+    direct.be_quiet()
+    limit = threading.Timer(LIMIT_S, fail, [f"the self-test did not end within {LIMIT_S:.0f} s"])
+    limit.daemon = True
+    limit.start()
     try:
-        with quiet_library():
-            verdict = check()
-    except (SelftestError, OSError) as error:
+        verdict = check()
+    except (StartError, LibraryError, BackendError, OSError) as error:
         print(f"selftest: FAILED: {error}", file=sys.stderr)
         return 1
     print(f"selftest: OK: {verdict}")

@@ -9,7 +9,7 @@ from localai_client import REPOSITORY
 
 VERDICT = re.compile(
     r"selftest: OK: libvllm \d+\.\d+\.\d+\S*, ABI 21, cpu \((\w+), \d+ threads?\)"
-    r", \d+\.\d of \d+\.\d GiB memory free, 18 tokens right, (\d+\.\d) s\n"
+    r", \d+\.\d of \d+\.\d GB memory free, 18 tokens right, (\d+\.\d) s\n"
 )
 
 

@@ -84,6 +84,16 @@ void each_group(const std::string& mount, std::string path, Visit visit) {
   visit(mount);
 }
 
+/// Bytes of a field of /proc/meminfo. Without /proc the kernel is asked: available is then what is free,
+/// which is less than what could be had.
+uint64_t system_memory(const char* field) {
+  const uint64_t kilobytes = read_field(read_file("/proc/meminfo"), field, 0);
+  struct sysinfo info{};
+  if (kilobytes > 0 || sysinfo(&info) != 0) return kilobytes * 1024;
+  const bool total = std::strcmp(field, "MemTotal") == 0;
+  return (total ? info.totalram : info.freeram + info.bufferram) * info.mem_unit;
+}
+
 uint64_t group_memory_limit() {
   uint64_t limit = kUnlimited;
   each_group("/sys/fs/cgroup", group_path(""), [&](const std::string& folder) {
@@ -155,8 +165,7 @@ int physical_cores() {
 }
 
 size_t total_memory() {
-  const uint64_t system = read_field(read_file("/proc/meminfo"), "MemTotal", kUnlimited / 1024);
-  return static_cast<size_t>(std::min(system * 1024, group_memory_limit()));
+  return static_cast<size_t>(std::min(system_memory("MemTotal"), group_memory_limit()));
 }
 
 std::string processor_name() {
@@ -168,10 +177,7 @@ std::string processor_name() {
 }
 
 size_t available_memory() {
-  uint64_t system = read_field(read_file("/proc/meminfo"), "MemAvailable", 0) * 1024;
-  struct sysinfo info{};  // without /proc: what is free, which is less than what could be had
-  if (system == 0 && sysinfo(&info) == 0) system = (info.freeram + info.bufferram) * info.mem_unit;
-  return static_cast<size_t>(std::min(system, group_memory_left()));
+  return static_cast<size_t>(std::min(system_memory("MemAvailable"), group_memory_left()));
 }
 
 }  // namespace vllm::cpu
