@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend_process import ROOT, Backend, free_port, wait_for
+from backend_process import ROOT, Backend, wait_for
+from localai_client import free_port
 from vllm_backend import backend_pb2 as pb
 from vllm_backend import command_line, doctor, logs, model_yaml, options, terminal
 from vllm_backend.ending import StartError, sentence_of
