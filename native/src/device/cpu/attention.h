@@ -11,6 +11,8 @@
 #pragma once
 #include <stdint.h>
 
+#include "device/cpu/kv_layout.h"
+
 namespace vllm::cpu {
 
 constexpr int kMaxTileRows = 12;
@@ -19,9 +21,10 @@ constexpr int kSpan = 512;   // keys that one work item can take alone
 
 /// Up to kMaxTileRows rows that read the same kv head of the same sequence, positions not falling.
 struct AttentionTile {
-  const void* cache;      // block 0 of the kv head
+  const char* keys;  // of the kv head in block 0
+  const char* values;
   const int32_t* blocks;  // block ids of the sequence
-  int64_t block_stride;   // elements from a block id to the next
+  int64_t block_stride;   // bytes from a block id to the next
   int block_size;
   int head_dim;
   int dim;  // head_dim rounded up to 16
@@ -43,12 +46,18 @@ struct AttentionState {
 
 struct AttentionKernels {
   int tile_rows[8];  // sizes of a tile that the kernel has, falling, the last one is 1
-  /// Bytes of scratch for a tile of kMaxTileRows rows, to be aligned to 64.
-  int64_t (*scratch_bytes)(int dim);
+  /// Bytes of scratch for a tile, a multiple of 64; scratch is aligned to 64.
+  int64_t (*scratch_bytes)(int rows, int dim);
+  /// Writes a token of a kv head to a slot of its block, whose keys and values of the head are given.
+  void (*store)(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                void* keys, void* values);
   /// Lays the scaled queries of a tile out in scratch; before span().
   void (*pack_queries)(const AttentionTile& tile, void* scratch);
-  /// State over keys first .. first + kSpan - 1, `first` a multiple of kSpan.
-  void (*span)(const AttentionTile& tile, int first, void* scratch, const AttentionState& state);
+  /// States of some tiles of one sequence over keys first .. first + kSpan - 1, `first` a multiple of kSpan.
+  /// With `stream` they take turns over each block, so that a block of many heads is read in one run. Scratch
+  /// of a tile is `stride` bytes after that of the one before.
+  void (*span)(const AttentionTile* tiles, int count, bool stream, int first, char* scratch, int64_t stride,
+               const AttentionState* states);
   /// total := total merged with the state of the following span.
   void (*merge)(int rows, int dim, const AttentionState& total, const AttentionState& next);
   /// Writes the rows' results.

@@ -3,7 +3,7 @@
 namespace vllm::cpu {
 
 const AttentionKernels& attention_avx512(bool bf16) {
-  return bf16 ? kAttentionKernels<Bf16Widened> : kAttentionKernels<F32Pairs>;
+  return bf16 ? kAttentionKernels<PairCache<Bf16Widened>> : kAttentionKernels<PairCache<F32Pairs>>;
 }
 
 }  // namespace vllm::cpu

@@ -6,26 +6,21 @@
 namespace vllm::cpu {
 namespace {
 
-struct Bf16Dot {
-  using Stored = uint16_t;
+struct Bf16Dot : Bf16Storage {
   using Operand = uint32_t;  // two bf16, the even member in the lower half
   using Loaded = __m512i;
   using Broadcast = __m512i;
-  static constexpr bool kBf16 = true;
+  static constexpr KvElement kElement = KvElement::BF16;
   static constexpr int kVectorElements = 2 * kLanes;
   static constexpr int kValueRows = 6, kValueDims = 4;
-  static constexpr int key_units(int rows) { return rows <= 4 ? 4 : 2; }
+  static constexpr int key_units(int) { return 2; }
 
   static Loaded load_pairs(const Stored* p, int64_t) { return _mm512_loadu_si512(p); }
   static Broadcast broadcast(const Operand* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
   static F multiply_add(F sum, Loaded w, Broadcast x) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x));
   }
-  static uint32_t rounded(float x) {
-    return reinterpret_cast<__m128i>(_mm_cvtneps_pbh(_mm_set_ss(x)))[0] & 0xffff;
-  }
-  static Operand operand(float a, float b) { return rounded(a) | rounded(b) << 16; }
-  static F store_weights(Operand* to, const F* weights, F sum) {
+  static F store_operands(Operand* to, const F* weights, F sum) {
     const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weights[0]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), packed);
     return sum + bits_to_float(reinterpret_cast<I>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16)));
@@ -34,6 +29,6 @@ struct Bf16Dot {
 
 }  // namespace
 
-const AttentionKernels& attention_avx512bf16() { return kAttentionKernels<Bf16Dot>; }
+const AttentionKernels& attention_avx512bf16() { return kAttentionKernels<PairCache<Bf16Dot>>; }
 
 }  // namespace vllm::cpu

@@ -23,31 +23,40 @@ class AttentionDriver {
   struct TileRef {
     int sequence, head, first, rows;
     int span_begin, span_end;  // spans of kSpan keys that its rows see
-    int64_t partial;           // of its first state in partials_, when spans are shared out
+    int64_t partial;           // of its first state in partials_, when its spans are items of their own
   };
+  /// Some spans of neighbouring tiles of one sequence: all that the tiles have, or one.
   struct Item {
-    int tile;
-    int span;  // -1: all
+    int tile_begin, tile_end;
+    int span_begin, span_end;
+    bool stream;
   };
   /// Memory that only grows, aligned to 64 bytes.
   struct Memory {
     std::unique_ptr<HostBuffer> buffer;
     float* reserve(int64_t floats);
   };
+  struct Thread {
+    Memory states, scratch;
+    std::vector<AttentionTile> tiles;
+    std::vector<AttentionState> total, more;
+  };
+  struct Step;  // the arguments of run()
 
-  void cut(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec, int64_t dim);
-  void add_tiles(const AttentionKernels& kernels, const StepBatch& batch, const AttentionSpec& spec,
-                 int sequence);
+  void cut(const Step& step);
+  void add_tiles(const Step& step, int sequence);
+  void add_items(int tile_begin, int tile_end, bool stream, bool by_span);
+  AttentionTile tile_of(const Step& step, const TileRef& ref) const;
+  void run_item(const Step& step, const Item& item, Thread& thread);
 
   ThreadPool& pool_;
-  std::vector<Memory> threads_;
+  std::vector<Thread> threads_;
   Memory partials_;
   std::vector<int> order_;  // sequences, most work first
   std::vector<TileRef> tiles_;
   std::vector<Item> items_;
   std::unique_ptr<std::atomic<int>[]> spans_left_;  // of each tile
   size_t spans_left_size_ = 0;
-  bool shared_ = false;  // spans of a tile are items of their own
 };
 
 }  // namespace vllm::cpu

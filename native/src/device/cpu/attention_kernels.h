@@ -1,5 +1,13 @@
-// The bodies of AttentionKernels over the vectors of simd.h, for any way to multiply pairs. A `Pairs` type
-// says how:
+// The bodies of AttentionKernels over the vectors of simd.h, for any cache. A `Cache` type says how a cache
+// is written and multiplied:
+//   store        puts a token of a head into its block
+//   Scratch      the memory of a tile
+//   pack_query   lays a query out
+//   scores       scores of some units of keys
+//   store_weights, no_weights   takes the softmax weights of a unit
+//   values       adds weights x values of some units
+// PairCache is that of bf16 and f32, in which two neighbours are multiplied at a time. Its `Pairs` type says
+// how:
 //   Stored       element of the cache
 //   Operand      a pair of query values or weights as the product takes it
 //   Loaded       vectors of pairs from the cache, one pair a lane
@@ -17,9 +25,14 @@ namespace {
 constexpr int kUnit = 16;  // keys that lie together whatever the block size
 constexpr int kUnitVectors = kUnit / kLanes;
 constexpr int kUnits = kGroup / kUnit;                              // of a group
-constexpr int kMostKeyUnits = 4;                                    // of one pass of scores
+constexpr int kMostKeyUnits = 2;                                    // of one pass of scores
 constexpr int kScoreStride = kGroup + (kMostKeyUnits - 1) * kUnit;  // room for a last pass in part
 constexpr float kNone = -INFINITY;
+constexpr int32_t kUpperHalf = INT32_MIN >> 15;  // 0xffff0000
+
+/// The first n lanes, which may be none or more than there are; the others are zero.
+inline F load_some(const float* p, int n) { return n >= kLanes ? load(p) : n > 0 ? load_first(p, n) : F{}; }
+inline void store_int(uint32_t* p, I v) { __builtin_memcpy(p, &v, sizeof v); }
 
 /// Products with a cache that is widened to f32: both members of a pair are multiplied and added in turn.
 struct FloatOperand {
@@ -33,7 +46,7 @@ struct WidenedPairs {
   using Loaded = Float2;
   using Broadcast = Float2;
 #if defined(__AVX512F__)
-  static constexpr int key_units(int rows) { return rows <= 4 ? 4 : 2; }
+  static constexpr int key_units(int) { return 2; }
   static constexpr int kValueRows = 4, kValueDims = 4;
 #elif defined(__AVX2__)
   static constexpr int key_units(int rows) { return rows == 1 ? 2 : 1; }
@@ -46,9 +59,8 @@ struct WidenedPairs {
   static F multiply_add(F sum, const Loaded& w, const Broadcast& x) {
     return fma(w.b, x.b, fma(w.a, x.a, sum));
   }
-  static Operand operand(float a, float b) { return {a, b}; }
-  /// Stores 16 weights as 8 operands and returns what their sum gains, as vectors.
-  static F store_weights(Operand* to, const F* weights, F sum) {
+  /// Stores 16 numbers as 8 operands and adds them, as stored, to the lanes of `sum`.
+  static F store_operands(Operand* to, const F* weights, F sum) {
 #pragma GCC unroll 4
     for (int v = 0; v < kUnitVectors; ++v) {
       store(&to[0].a + v * kLanes, weights[v]);
@@ -58,52 +70,66 @@ struct WidenedPairs {
   }
 };
 
-struct Bf16Widened : WidenedPairs {
+/// Rounds to nearest even, as bits in the upper half; the lower half is whatever it is.
+inline I to_bf16(F x) {
+  const I bits = float_to_bits(x);
+  const I rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return x == x ? rounded : bits | 0x400000;
+}
+
+struct Bf16Storage {
   using Stored = uint16_t;
-  static constexpr bool kBf16 = true;
+  static void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                          uint16_t* keys, uint16_t* values) {
+    uint32_t bits[kLanes];
+    uint16_t* to = keys + layout.key(slot, 0);
+    for (int d = 0; d < head_dim; d += kLanes) {
+      store_int(bits, to_bf16(load_some(k + d, head_dim - d)));
+#pragma GCC unroll 8
+      for (int i = 0; i < kLanes; i += 2, to += 2 * layout.block_size) {
+        const uint32_t pair = bits[i] >> 16 | (bits[i + 1] & 0xffff0000);
+        __builtin_memcpy(to, &pair, sizeof pair);
+      }
+    }
+    // The other token of a pair keeps its half of each word.
+    const bool odd = slot % 2 != 0;
+    for (int d = 0; d < head_dim; d += kLanes) {
+      const I rounded = to_bf16(load_some(v + d, head_dim - d));
+      uint16_t* at = values + layout.value(slot - odd, d);
+      I words;
+      __builtin_memcpy(&words, at, sizeof words);
+      words =
+          odd ? (words & 0xffff) | (rounded & kUpperHalf) : (words & kUpperHalf) | ((rounded >> 16) & 0xffff);
+      __builtin_memcpy(at, &words, sizeof words);
+    }
+  }
+};
+
+struct Bf16Widened : WidenedPairs, Bf16Storage {
+  static constexpr KvElement kElement = KvElement::BF16;
   static constexpr int kVectorElements = 2 * kLanes;
   static Loaded load_pairs(const Stored* p, int64_t) {
     I words;
     __builtin_memcpy(&words, p, sizeof words);
-    return {bits_to_float(words << 16), bits_to_float(words & static_cast<int32_t>(0xffff0000))};
+    return {bits_to_float(words << 16), bits_to_float(words & kUpperHalf)};
   }
 };
 
 struct F32Pairs : WidenedPairs {
   using Stored = float;
-  static constexpr bool kBf16 = false;
+  static constexpr KvElement kElement = KvElement::F32;
   static constexpr int kVectorElements = kLanes;
   static Loaded load_pairs(const Stored* p, int64_t second) { return {load(p), load(p + second)}; }
-};
-
-template <class Pairs>
-struct Scratch {
-  float* scores;                     // [kMaxTileRows][kScoreStride]
-  typename Pairs::Operand* weights;  // [kMaxTileRows][kGroup / 2]
-  typename Pairs::Operand* queries;  // [dim / 2][rows]
-
-  explicit Scratch(void* memory) {
-    scores = static_cast<float*>(memory);
-    weights = reinterpret_cast<typename Pairs::Operand*>(scores + kMaxTileRows * kScoreStride);
-    queries = weights + kMaxTileRows * kGroup / 2;
-  }
-  static int64_t bytes(int dim) {
-    return kMaxTileRows * (kScoreStride * static_cast<int64_t>(sizeof(float)) +
-                           (kGroup / 2 + dim / 2) * static_cast<int64_t>(sizeof(typename Pairs::Operand)));
+  static void store_token(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                          float* keys, float* values) {
+    for (int d = 0; d < head_dim; ++d) keys[layout.key(slot, d)] = k[d];
+    for (int d = 0; d < head_dim; d += 64)
+      __builtin_memcpy(values + layout.value(slot, d), v + d,
+                       static_cast<size_t>(head_dim - d < 64 ? head_dim - d : 64) * sizeof(float));
   }
 };
 
-template <class Pairs>
-void pack_queries(const AttentionTile& tile, void* memory) {
-  typename Pairs::Operand* to = Scratch<Pairs>(memory).queries;
-  for (int k = 0; k < tile.dim / 2; ++k) {
-    for (int r = 0; r < tile.rows; ++r) {
-      const float* q = tile.query[r];
-      *to++ = Pairs::operand(2 * k < tile.head_dim ? q[2 * k] * tile.scale : 0.0f,
-                             2 * k + 1 < tile.head_dim ? q[2 * k + 1] * tile.scale : 0.0f);
-    }
-  }
-}
+constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Keys first .. end - 1 are visible to a row.
 struct Visible {
@@ -148,9 +174,10 @@ inline void score_units(const typename Pairs::Stored* const* keys, int64_t block
 }
 
 /// Turns a row's scores of units begin .. end - 1 of the group into weights and updates its m, l and o.
-template <class Pairs>
-inline void softmax(const AttentionTile& tile, int row, int group, int begin, int end, float* scores,
-                    typename Pairs::Operand* weights, const AttentionState& state) {
+template <class Cache>
+inline void softmax(const AttentionTile& tile, int row, int group, int begin, int end,
+                    const typename Cache::Scratch& scratch, const AttentionState& state) {
+  float* scores = scratch.scores + row * kScoreStride;
   const Visible seen = visible(tile, row);
   const F none = splat(kNone);
   F top = none;
@@ -173,11 +200,7 @@ inline void softmax(const AttentionTile& tile, int row, int group, int begin, in
   }
   const float highest_here = highest(top), before = state.m[row];
   const float m = highest_here > before ? highest_here : before;
-  if (m == kNone) {
-    for (int u = begin; u < end; ++u)
-      for (int j = 0; j < kUnit / 2; ++j) weights[u * kUnit / 2 + j] = typename Pairs::Operand{};
-    return;
-  }
+  if (m == kNone) return Cache::no_weights(scratch, row, begin, end);
   if (m > before) {
     const float factor = expf(before - m);
     state.m[row] = m;
@@ -190,7 +213,7 @@ inline void softmax(const AttentionTile& tile, int row, int group, int begin, in
     F w[kUnitVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kUnitVectors; ++v) w[v] = exp_nonpositive(load(scores + u * kUnit + v * kLanes) - m);
-    total = Pairs::store_weights(weights + u * kUnit / 2, w, total);
+    total = Cache::store_weights(scratch, row, u, w, total);
   }
   state.l[row] += sum(total);
 }
@@ -247,54 +270,192 @@ inline void add_chunk(const typename Pairs::Stored* const* values, int64_t width
   }
 }
 
-template <class Pairs, int R>
-void span_of(const AttentionTile& tile, int first, void* memory, const AttentionState& state) {
-  using Stored = typename Pairs::Stored;
-  constexpr int kPass = Pairs::key_units(R);
-  const Scratch<Pairs> scratch(memory);
-  const KvLayout layout{tile.block_size, tile.dim, Pairs::kBf16};
-  for (int r = 0; r < R; ++r) {
-    state.m[r] = kNone;
-    state.l[r] = 0.0f;
-  }
-  for (int i = 0; i < R * tile.dim; i += kLanes) store(state.o + i, F{});
+/// Where the units of a group lie.
+struct Units {
+  int begin, end;                         // those that a row of the tiles sees
+  int64_t block[kUnits + kMostKeyUnits];  // bytes from block 0 to the unit's; past the end the last one again
+  int slot[kUnits + kMostKeyUnits];       // of its first key in the block
+};
 
-  const int seen_first = visible(tile, 0).first, seen_end = visible(tile, R - 1).end;
-  for (int group = first; group < first + kSpan; group += kGroup) {
-    // Units that at least one row sees.
-    const int begin = seen_first > group ? (seen_first - group) / kUnit : 0;
-    const int end = seen_end - group >= kGroup ? kUnits : (seen_end - group + kUnit - 1) / kUnit;
-    if (begin >= end) continue;
-
-    const Stored *keys[kUnits + kMostKeyUnits], *blocks[kUnits], *values[kUnits];
-    int slots[kUnits];
-    int block = (group + begin * kUnit) / tile.block_size, slot = (group + begin * kUnit) % tile.block_size;
-    for (int u = begin; u < end; ++u) {
-      blocks[u] = static_cast<const Stored*>(tile.cache) + tile.blocks[block] * tile.block_stride;
-      keys[u] = blocks[u] + layout.key(slot, 0);
-      slots[u] = slot;
-      slot += kUnit;
-      if (slot == tile.block_size) {
-        slot = 0;
-        ++block;
-      }
+inline Units units_of(const AttentionTile& tile, int group, int seen_first, int seen_end) {
+  Units units;
+  units.begin = seen_first > group ? (seen_first - group) / kUnit : 0;
+  units.end = seen_end - group >= kGroup ? kUnits : (seen_end - group + kUnit - 1) / kUnit;
+  const int first = group + units.begin * kUnit;
+  int block = first / tile.block_size, slot = first % tile.block_size;
+  for (int u = units.begin; u < units.end; ++u) {
+    units.block[u] = tile.blocks[block] * tile.block_stride;
+    units.slot[u] = slot;
+    slot += kUnit;
+    if (slot == tile.block_size) {
+      slot = 0;
+      ++block;
     }
-    for (int u = 0; u < kMostKeyUnits; ++u)
-      keys[end + u] = keys[end - 1];  // a last pass in part repeats a unit
+  }
+  for (int u = units.end > 0 ? units.end : 0; u < units.end + kMostKeyUnits && units.begin < units.end; ++u) {
+    units.block[u] = units.block[units.end - 1];
+    units.slot[u] = units.slot[units.end - 1];
+  }
+  return units;
+}
 
-    for (int u = begin; u < end; u += kPass)
-      score_units<Pairs, R, kPass>(keys + u, tile.block_size, tile.dim, scratch.queries,
+template <class Pairs>
+struct PairCache {
+  using Stored = typename Pairs::Stored;
+  using Operand = typename Pairs::Operand;
+
+  struct Scratch {
+    float* scores;     // [rows][kScoreStride]
+    Operand* weights;  // [rows][kGroup / 2]
+    Operand* queries;  // [dim / 2][rows]
+
+    Scratch(void* memory, int rows) {
+      scores = static_cast<float*>(memory);
+      weights = reinterpret_cast<Operand*>(scores + rows * kScoreStride);
+      queries = weights + rows * kGroup / 2;
+    }
+  };
+  static int64_t scratch_bytes(int rows, int dim) {
+    return whole_lines(rows * (kScoreStride * static_cast<int64_t>(sizeof(float)) +
+                               (kGroup / 2 + dim / 2) * static_cast<int64_t>(sizeof(Operand))));
+  }
+
+  static void store(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                    void* keys, void* values) {
+    Pairs::store_token(layout, head_dim, slot, k, v, static_cast<Stored*>(keys),
+                       static_cast<Stored*>(values));
+  }
+
+  static void pack_query(const AttentionTile& tile, int row, const Scratch& scratch) {
+    Operand pairs[kUnit / 2];
+    for (int d = 0; d < tile.dim; d += kUnit) {
+      F q[kUnitVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kUnitVectors; ++v)
+        q[v] = load_some(tile.query[row] + d + v * kLanes, tile.head_dim - d - v * kLanes) * tile.scale;
+      Pairs::store_operands(pairs, q, F{});
+      Operand* to = scratch.queries + d / 2 * tile.rows + row;
+#pragma GCC unroll 8
+      for (int j = 0; j < kUnit / 2; ++j) to[j * tile.rows] = pairs[j];
+    }
+  }
+
+  template <int R>
+  static void scores(const AttentionTile& tile, const Units& units, int begin, int end,
+                     const Scratch& scratch) {
+    constexpr int kPass = Pairs::key_units(R);
+    const KvLayout layout{tile.block_size, tile.dim, Pairs::kElement};
+    for (int u = begin; u < end; u += kPass) {
+      const Stored* keys[kPass];
+#pragma GCC unroll 4
+      for (int i = 0; i < kPass; ++i)
+        keys[i] = reinterpret_cast<const Stored*>(tile.keys + units.block[u + i]) +
+                  layout.key(units.slot[u + i], 0);
+      score_units<Pairs, R, kPass>(keys, tile.block_size, tile.dim, scratch.queries,
                                    scratch.scores + u * kUnit);
-    for (int r = 0; r < R; ++r)
-      softmax<Pairs>(tile, r, group, begin, end, scratch.scores + r * kScoreStride,
-                     scratch.weights + r * (kGroup / 2), state);
+    }
+  }
+
+  static F store_weights(const Scratch& scratch, int row, int unit, const F* weights, F sum) {
+    return Pairs::store_operands(scratch.weights + row * (kGroup / 2) + unit * (kUnit / 2), weights, sum);
+  }
+  static void no_weights(const Scratch& scratch, int row, int begin, int end) {
+    Operand* weights = scratch.weights + row * (kGroup / 2);
+    for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
+  }
+
+  template <int R>
+  static void values(const AttentionTile& tile, const Units& units, int begin, int end,
+                     const Scratch& scratch, float* o) {
     for (int chunk = 0; chunk < tile.dim; chunk += 64) {
       const int64_t width = tile.dim - chunk < 64 ? tile.dim - chunk : 64;
+      const Stored* values[kUnits];
       for (int u = begin; u < end; ++u)
-        values[u] = blocks[u] + layout.values_at() + chunk * layout.block_size + slots[u] * width;
+        values[u] = reinterpret_cast<const Stored*>(tile.values + units.block[u]) +
+                    chunk * static_cast<int64_t>(tile.block_size) + units.slot[u] * width;
       add_chunk<Pairs, R, Pairs::kValueDims>(values, width, 0, begin, end, scratch.weights, tile.dim,
-                                             state.o + chunk);
+                                             o + chunk);
     }
+  }
+};
+
+/// body.operator()<rows>() for the sizes of a tile.
+template <class Body>
+inline void with_rows(int rows, Body body) {
+  switch (rows) {
+    case 1:
+      return body.template operator()<1>();
+    case 2:
+      return body.template operator()<2>();
+#if defined(__AVX2__)
+    case 3:
+      return body.template operator()<3>();
+    case 4:
+      return body.template operator()<4>();
+#endif
+#if defined(__AVX512F__)
+    case 6:
+      return body.template operator()<6>();
+    case 8:
+      return body.template operator()<8>();
+    case 12:
+      return body.template operator()<12>();
+#endif
+  }
+}
+
+template <class Cache>
+void pack_queries(const AttentionTile& tile, void* memory) {
+  const typename Cache::Scratch scratch(memory, tile.rows);
+  for (int r = 0; r < tile.rows; ++r) Cache::pack_query(tile, r, scratch);
+}
+
+template <class Cache>
+void span(const AttentionTile* tiles, int count, bool stream, int first, char* memory, int64_t stride,
+          const AttentionState* states) {
+  using Scratch = typename Cache::Scratch;
+  int seen_first = INT32_MAX, seen_end = 0;
+  for (int i = 0; i < count; ++i) {
+    const AttentionTile& tile = tiles[i];
+    for (int r = 0; r < tile.rows; ++r) {
+      states[i].m[r] = kNone;
+      states[i].l[r] = 0.0f;
+    }
+    for (int d = 0; d < tile.rows * tile.dim; d += kLanes) store(states[i].o + d, F{});
+    const int tile_first = visible(tile, 0).first, tile_end = visible(tile, tile.rows - 1).end;
+    if (tile_first < seen_first) seen_first = tile_first;
+    if (tile_end > seen_end) seen_end = tile_end;
+  }
+  // Tiles that stream take turns block by block, so that memory is read in one run. Others keep their sums in
+  // registers.
+  const int block_units = tiles->block_size / kUnit;
+  const int step = !stream || block_units > kUnits ? kUnits : block_units < 2 ? 2 : block_units;
+  const int last = first + kSpan < seen_end ? first + kSpan : seen_end;
+  for (int group = first; group < last; group += kGroup) {
+    if (seen_first >= group + kGroup) continue;
+    const Units units = units_of(*tiles, group, seen_first, seen_end);
+    /// body<rows>(tile, scratch, begin, end of its units) for all units and tiles.
+    const auto by_steps = [&](auto body) {
+      for (int u = units.begin, next; u < units.end; u = next) {
+        next = (u / step + 1) * step;
+        if (next > units.end) next = units.end;
+        for (int i = 0; i < count; ++i)
+          with_rows(tiles[i].rows, [&]<int R>() {
+            body.template operator()<R>(i, Scratch(memory + i * stride, R), u, next);
+          });
+      }
+    };
+    by_steps([&]<int R>(int i, const Scratch& scratch, int begin, int end) {
+      Cache::template scores<R>(tiles[i], units, begin, end, scratch);
+    });
+    for (int i = 0; i < count; ++i) {
+      const Scratch scratch(memory + i * stride, tiles[i].rows);
+      for (int r = 0; r < tiles[i].rows; ++r)
+        softmax<Cache>(tiles[i], r, group, units.begin, units.end, scratch, states[i]);
+    }
+    by_steps([&]<int R>(int i, const Scratch& scratch, int begin, int end) {
+      Cache::template values<R>(tiles[i], units, begin, end, scratch, states[i].o);
+    });
   }
 }
 
@@ -321,31 +482,7 @@ void finish(const AttentionTile& tile, const AttentionState& total) {
   }
 }
 
-template <class Pairs>
-void span(const AttentionTile& tile, int first, void* scratch, const AttentionState& state) {
-  switch (tile.rows) {
-    case 1:
-      return span_of<Pairs, 1>(tile, first, scratch, state);
-    case 2:
-      return span_of<Pairs, 2>(tile, first, scratch, state);
-#if defined(__AVX2__)
-    case 3:
-      return span_of<Pairs, 3>(tile, first, scratch, state);
-    case 4:
-      return span_of<Pairs, 4>(tile, first, scratch, state);
-#endif
-#if defined(__AVX512F__)
-    case 6:
-      return span_of<Pairs, 6>(tile, first, scratch, state);
-    case 8:
-      return span_of<Pairs, 8>(tile, first, scratch, state);
-    case 12:
-      return span_of<Pairs, 12>(tile, first, scratch, state);
-#endif
-  }
-}
-
-template <class Pairs>
+template <class Cache>
 constexpr AttentionKernels kAttentionKernels = {
 #if defined(__AVX512F__)
     {12, 8, 6, 4, 3, 2, 1},
@@ -354,7 +491,7 @@ constexpr AttentionKernels kAttentionKernels = {
 #else
     {2, 1},
 #endif
-    Scratch<Pairs>::bytes,  pack_queries<Pairs>, span<Pairs>, merge, finish};
+    Cache::scratch_bytes,   Cache::store, pack_queries<Cache>, span<Cache>, merge, finish};
 
 }  // namespace
 }  // namespace vllm::cpu

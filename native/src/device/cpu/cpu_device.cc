@@ -139,7 +139,8 @@ class CpuDevice final : public Device {
 
   void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) override {
     checks::write_kv(*batch_, cache, layer, k, v);
-    static_cast<CpuKvCache&>(cache).write(pool_, *batch_, layer, row(k, 0), k.stride, row(v, 0), v.stride);
+    static_cast<CpuKvCache&>(cache).write(pool_, attention_kernels(isa_, cache.spec.format), *batch_, layer,
+                                          row(k, 0), k.stride, row(v, 0), v.stride);
   }
 
   void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,

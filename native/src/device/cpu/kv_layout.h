@@ -4,28 +4,32 @@
 
 namespace vllm::cpu {
 
-/// One block of one kv head: keys, then values, of `dim` = head_dim rounded up to 16 (the rest stays zero).
+enum class KvElement : uint8_t { BF16, F32 };
+
+/// The keys or the values of one head in one block, of `dim` = head_dim rounded up to 16 (the rest stays
+/// zero).
 ///   bf16  keys   [dim/2][block_size][2]          dims (2k, 2k+1) of a token are neighbours
 ///         values [dim/64][block_size/2][64][2]   tokens (2j, 2j+1) of a dim are neighbours; the last chunk
-///         of dims
-///                                                may be 16, 32 or 48 wide
+///                                                of dims may be 16, 32 or 48 wide
 ///   f32   the same with [2] before the last axis, so both members of a pair are dense rows
 /// Scores then come out with tokens, and outputs with dims, in the lanes of a vector, and both products read
-/// the cache as a sequential stream. The blocks of the heads of one block id follow each other.
+/// the cache as a sequential stream.
 struct KvLayout {
   int64_t block_size;
   int64_t dim;
-  bool bf16;
+  KvElement element;
 
-  int64_t head_elements() const { return 2 * block_size * dim; }  // keys and values
-  int64_t values_at() const { return block_size * dim; }          // values from the start of the keys
+  int64_t bytes() const { return block_size * dim * (element == KvElement::BF16 ? 2 : 4); }
+  /// Elements from the start of the head's keys.
   int64_t key(int64_t token, int64_t d) const {
-    return bf16 ? (d / 2 * block_size + token) * 2 + d % 2 : d * block_size + token;
+    return element == KvElement::BF16 ? (d / 2 * block_size + token) * 2 + d % 2 : d * block_size + token;
   }
+  /// Elements from the start of the head's values.
   int64_t value(int64_t token, int64_t d) const {
     const int64_t chunk = d / 64 * 64, width = dim - chunk < 64 ? dim - chunk : 64;
-    const int64_t inside = bf16 ? (token / 2 * width + d - chunk) * 2 + token % 2 : token * width + d - chunk;
-    return values_at() + chunk * block_size + inside;
+    const int64_t inside = element == KvElement::BF16 ? (token / 2 * width + d - chunk) * 2 + token % 2
+                                                      : token * width + d - chunk;
+    return chunk * block_size + inside;
   }
 };
 
