@@ -90,7 +90,7 @@ void AttentionDriver::cut(const Step& step) {
   size_t next = 0;
   for (; next < order_.size() && !streamed(order_[next]); ++next) add_tiles(step, order_[next]);
   const int computed = static_cast<int>(tiles_.size());
-  // With few tiles the spans are handed out, span by span over all heads.
+  // With few tiles their spans are handed out.
   const bool by_span = shared && computed < kTilesPerThread * pool_.threads();
   for (int i = 0; i < computed; ++i) add_items(i, i + 1, false, by_span);
 

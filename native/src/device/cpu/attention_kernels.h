@@ -201,9 +201,9 @@ inline void softmax(const AttentionTile& tile, int row, int group, int begin, in
   const float highest_here = highest(top), before = state.m[row];
   const float m = highest_here > before ? highest_here : before;
   if (m == kNone) return Cache::no_weights(scratch, row, begin, end);
-  if (m > before) {
+  state.m[row] = m;
+  if (m > before && before != kNone) {
     const float factor = expf(before - m);
-    state.m[row] = m;
     state.l[row] *= factor;
     float* o = state.o + row * tile.dim;
     for (int d = 0; d < tile.dim; d += kLanes) store(o + d, load(o + d) * factor);

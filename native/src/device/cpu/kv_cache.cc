@@ -1,5 +1,6 @@
 #include "device/cpu/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace vllm::cpu {
@@ -13,16 +14,22 @@ void store_rows(const AttentionKernels& kernels, const CpuKvCache::Layer& layer,
                 Range rows, const float* k, int64_t ldk, const float* v, int64_t ldv) {
   const KvLayout& layout = layer.layout;
   int s = 0;
-  for (int64_t t = rows.begin; t < rows.end; ++t) {
+  // Head by head of the rows that share a block, so that its lines stay in the cache.
+  for (int64_t t = rows.begin, end; t < rows.end; t = end) {
     while (batch.seq_start[s + 1] <= t) ++s;
     const int64_t position = batch.positions[t], slot = position % layout.block_size;
+    const int64_t last = std::min<int64_t>(rows.end, batch.seq_start[s + 1]);
+    end = t + 1;
+    while (end < last && batch.positions[end] == position + end - t && slot + end - t < layout.block_size)
+      ++end;
     const int32_t block = batch.blocks_of(s)[position / layout.block_size];
     // A block that is taken into use may hold anything, and a weight of zero does not silence an infinity.
     if (slot == 0) std::memset(layer.values(block, 0), 0, layer.block_stride());
     for (int h = 0; h < layer.kv_heads; ++h) {
       const int64_t column = static_cast<int64_t>(h) * layer.head_dim;
-      kernels.store(layout, layer.head_dim, slot, k + t * ldk + column, v + t * ldv + column,
-                    layer.keys(block, h), layer.values(block, h));
+      for (int64_t i = t; i < end; ++i)
+        kernels.store(layout, layer.head_dim, slot + i - t, k + i * ldk + column, v + i * ldv + column,
+                      layer.keys(block, h), layer.values(block, h));
     }
   }
 }
