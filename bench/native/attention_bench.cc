@@ -1,6 +1,6 @@
 // Speed of the CPU device's attention beside the read rate and the bf16 peak of the same seconds. Decode
 // reads keys and values from memory, prefill computes. Cases run in turn and medians are printed, for the
-// machine's memory rate drifts. Use: attention_bench [threads] [isa] [bf16|f32] [repetitions] [part of a
+// machine's memory rate drifts. Use: attention_bench [threads] [isa] [bf16|f32|q8_0] [repetitions] [part of a
 // case's name]
 #include <sys/mman.h>
 
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const std::unique_ptr<Device> device = make_cpu_device(threads, argc > 2 ? argv[2] : "");
   const std::string kind = argc > 3 ? argv[3] : "bf16";
-  const KvFormat format = kind == "f32" ? KvFormat::F32 : KvFormat::BF16;
+  const KvFormat format = kind == "f32" ? KvFormat::F32 : kind == "q8_0" ? KvFormat::Q8_0 : KvFormat::BF16;
   const int repetitions = argc > 4 ? std::atoi(argv[4]) : 7;
   const std::string only = argc > 5 ? argv[5] : "";
   ThreadPool pool(threads);

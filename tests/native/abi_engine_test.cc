@@ -202,6 +202,18 @@ TEST_CASE("ABI LOAD-02 load reports the caller's errors and absent devices befor
   CHECK(vllm_ext_load(&params, nullptr, &engine) == VLLM_ERR_MODEL_LOAD);
 }
 
+TEST_CASE("ABI a KV cache of every format answers and takes the bytes it should") {
+  // Of a head of 16 values: q8_0 pads them to 32 and adds a scale of two bytes.
+  for (const auto& [name, head_bytes] :
+       {std::pair{"f32", 64}, std::pair{"bf16", 32}, std::pair{"auto", 32}, std::pair{"q8_0", 34}}) {
+    CAPTURE(name);
+    const Handle h("llama", vllm::format(R"({"kv_cache_dtype": "%s"})", name).c_str());
+    CHECK_FALSE(complete(h.engine, greedy(8)).empty());
+    const int tokens = 64 * 16, layers = 3;
+    CHECK(query(h.engine, R"({"query": "memory"})")["kv_cache"] == tokens * layers * 2 * head_bytes);
+  }
+}
+
 TEST_CASE("ABI streamed deltas join to the blocking text") {
   const Handle h;
   const vllm_sampling_params p = greedy(30);

@@ -588,12 +588,19 @@ const AttentionCase kAttentionCases[] = {
     {9, 3, 64, 32, 0, 0, KvFormat::F32},
     {2, 1, 80, 16, 0, 20.0f, KvFormat::F32},
     {5, 5, 47, 16, 33, 0, KvFormat::F32},
+    {9, 3, 64, 32, 0, 0, KvFormat::Q8_0},
+    {4, 1, 256, 32, 100, 0, KvFormat::Q8_0},
+    {5, 5, 47, 48, 33, 0, KvFormat::Q8_0},
+    {2, 1, 80, 16, 0, 20.0f, KvFormat::Q8_0},
+    {7, 1, 1, 64, 0, 0, KvFormat::Q8_0},
 };
 
 std::string name_of(const AttentionCase& c) {
   return vllm::format("%d heads over %d of %d, blocks of %d, window %d, softcap %g, %s", c.heads, c.kv_heads,
                       c.head_dim, c.block_size, c.window, static_cast<double>(c.softcap),
-                      c.format == KvFormat::F32 ? "f32" : "bf16");
+                      c.format == KvFormat::F32    ? "f32"
+                      : c.format == KvFormat::Q8_0 ? "q8_0"
+                                                   : "bf16");
 }
 
 /// A sequence's queries, keys and values and the blocks it owns.
@@ -753,7 +760,8 @@ TEST_CASE("a row of attention has the same bits in one prefill, in chunks, token
 
 TEST_CASE("a row of attention over a long context has the same bits decoded as prefilled") {
   for (const AttentionCase& c :
-       {AttentionCase{2, 1, 64, 32}, AttentionCase{2, 1, 64, 32, 1200, 0, KvFormat::F32}}) {
+       {AttentionCase{2, 1, 64, 32}, AttentionCase{2, 1, 64, 32, 1200, 0, KvFormat::F32},
+        AttentionCase{2, 1, 64, 32, 0, 0, KvFormat::Q8_0}}) {
     INFO(name_of(c));
     int num_blocks;
     const auto sequences = make_sequences(c, {2100}, &num_blocks);
@@ -774,7 +782,7 @@ TEST_CASE("a row of attention over a long context has the same bits decoded as p
 }
 
 TEST_CASE("attention is not touched by what a block held before") {
-  for (const AttentionCase& c : {kAttentionCases[0], kAttentionCases[9]}) {
+  for (const AttentionCase& c : {kAttentionCases[0], kAttentionCases[9], kAttentionCases[13]}) {
     INFO(name_of(c));
     int num_blocks;
     auto sequences = make_sequences(c, {40, 40}, &num_blocks);
@@ -791,6 +799,34 @@ TEST_CASE("attention is not touched by what a block held before") {
       const size_t half = clean.size() / 2;
       expect_equal({clean.begin() + half, clean.end()}, {reused.begin() + half, reused.end()});
       CHECK(std::isfinite(reused.back()));
+    }
+  }
+}
+
+TEST_CASE("a q8_0 cache keeps numbers to a 254th of the largest of their 32, tiny and huge ones too") {
+  // A sequence of one token attends to itself only, so attention gives back its values.
+  for (const int head_dim : {32, 80}) {
+    for (const float size : {1e-38f, 1e-25f, 1.0f, 3e4f, 1e30f}) {
+      CAPTURE(head_dim);
+      CAPTURE(size);
+      const AttentionCase c{1, 1, head_dim, 16, 0, 0, KvFormat::Q8_0};
+      int num_blocks;
+      auto sequences = make_sequences(c, {1}, &num_blocks);
+      for (float& x : sequences[0].q) x = 0;
+      for (float& x : sequences[0].v) x *= size;
+      const std::vector<float>& v = sequences[0].v;
+      against_reference(
+          [&](Device& device) { return run_attention(device, c, sequences, num_blocks, {{{0, 0, 1}}}); },
+          [&](const auto& want, const auto& got, const Candidate&) {
+            expect_equal(want, got);
+            for (int d = 0; d < head_dim; ++d) {
+              float top = 0;
+              for (int i = d / 32 * 32; i < std::min(head_dim, d / 32 * 32 + 32); ++i)
+                top = std::max(top, std::fabs(v[i]));
+              // Half a step of a scale that rounding up to bf16 makes greater by up to a 128th.
+              CHECK(std::fabs(got[d] - v[d]) <= (size < 1e-30f ? top : top / 254 * (1 + 1 / 100.0f)));
+            }
+          });
     }
   }
 }

@@ -121,26 +121,30 @@ TEST_CASE("KV-03 KV-04 SAMP-03 alone, batched, cached, chunked and preempted run
     r.sampling.top_p = 0.95f;
     requests.push_back(std::move(r));
   }
-  std::vector<Result> solo;
-  {
-    EngineConfig c = config();
-    c.prefix_caching = Tristate::Off;
-    const auto engine = Engine::load(c);
-    for (const auto& r : requests) solo.push_back(drain(*engine->submit(again(r))));
-    check_all_returned(*engine);
-  }
   struct Variant {
     const char* name;
     int num_blocks, max_num_seqs, budget, threads;
     Tristate cache;
     KvFormat format = KvFormat::F32;
   };
+  KvFormat solo_format = KvFormat::F32;
+  std::vector<Result> solo;
   for (const Variant& v :
        {Variant{"batched", 256, 16, 0, 2, Tristate::Off}, Variant{"cached", 256, 16, 0, 1, Tristate::On},
         Variant{"chunked", 256, 16, 17, 3, Tristate::On}, Variant{"tiny pool", 16, 16, 32, 2, Tristate::On},
-        Variant{"tiny pool, no cache", 16, 8, 64, 2, Tristate::Off}}) {
+        Variant{"tiny pool, no cache", 16, 8, 64, 2, Tristate::Off},
+        Variant{"tiny pool of q8_0", 16, 16, 32, 2, Tristate::On, KvFormat::Q8_0}}) {
     CAPTURE(v.name);
     EngineConfig c = config();
+    c.kv_format = v.format;
+    if (solo.empty() || v.format != solo_format) {
+      c.prefix_caching = Tristate::Off;
+      const auto alone = Engine::load(c);
+      solo_format = v.format;
+      solo.clear();
+      for (const auto& r : requests) solo.push_back(drain(*alone->submit(again(r))));
+      check_all_returned(*alone);
+    }
     c.num_blocks = v.num_blocks;
     c.max_num_seqs = v.max_num_seqs;
     c.max_num_batched_tokens = v.budget;

@@ -69,12 +69,12 @@ std::unique_ptr<StateCache> make_states(const Model& model, Device& device, int 
 /// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
 /// along when `crowd` is set. The memory of the first steps has been used before.
 std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens,
-                       std::vector<int> cuts, bool crowd) {
+                       std::vector<int> cuts, bool crowd, KvFormat format = KvFormat::F32) {
   KvCacheSpec spec;
   spec.layers = model.kv_layers();
   spec.block_size = 16;
   spec.num_blocks = 16;
-  spec.format = KvFormat::F32;
+  spec.format = format;
   const auto cache = device.make_kv_cache(spec);
   const auto states = make_states(model, device, 4);
   const int n = static_cast<int>(tokens.size());
@@ -166,6 +166,21 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
       for (int i = 1; i < static_cast<int>(expected.token_ids.size()); ++i) singles.push_back(i);
       CHECK(run(*model, *device, expected.token_ids, singles, true) == whole);
     }
+  }
+}
+
+TEST_CASE("logits through a q8_0 cache stay near those of transformers") {
+  for (const char* name : {"llama", "qwen3", "gemma3", "phi3", "qwen3_5", "mixtral"}) {
+    CAPTURE(name);
+    const tiny::Expected expected = tiny::expected(name);
+    const auto checkpoint = Checkpoint::open(tiny::folder(name));
+    const auto device = make_cpu_device(2);
+    const auto model = Model::load(*checkpoint, *device);
+    const std::vector<float> whole = run(*model, *device, expected.token_ids, {}, false, KvFormat::Q8_0);
+    // Keys and values err by about half a percent of their size.
+    CHECK(rms(whole, expected.logits, expected.std) < 0.02);
+    CHECK(rms(whole, expected.logits, expected.std) > 1e-4);
+    CHECK(run(*model, *device, expected.token_ids, {1, 2, 17, 30}, true, KvFormat::Q8_0) == whole);
   }
 }
 

@@ -1,6 +1,6 @@
 // How well a model predicts tokens, for comparison with another implementation on the same file.
 //
-//   perplexity_tool MODEL WINDOW [THREADS] < TOKENS
+//   perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0]] < TOKENS
 //
 // TOKENS is a JSON list of ids. They are cut into windows of WINDOW tokens, each a sequence of its own;
 // printed is {"nll": sum of -log p over all but the first token of each window, "tokens": their number,
@@ -51,7 +51,7 @@ double surprise_of(vllm::Model& model, vllm::KvCache& cache, std::span<const int
 
 int main(int argc, char** argv) try {
   if (argc < 3) {
-    std::cerr << "usage: perplexity_tool MODEL WINDOW [THREADS] < TOKENS\n";
+    std::cerr << "usage: perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0]] < TOKENS\n";
     return 2;
   }
   const int window = std::stoi(argv[2]);
@@ -69,6 +69,10 @@ int main(int argc, char** argv) try {
   spec.layers = model->kv_layers();
   spec.block_size = 32;
   spec.num_blocks = (window + 31) / 32;
+  const std::string_view kv = argc > 4 ? argv[4] : "bf16";
+  spec.format = kv == "f32"    ? vllm::KvFormat::F32
+                : kv == "q8_0" ? vllm::KvFormat::Q8_0
+                               : vllm::KvFormat::BF16;
   const auto cache = device->make_kv_cache(spec);
   double sum = 0;
   int64_t count = 0;

@@ -62,6 +62,7 @@ def test_load_08_precedence() -> None:
     assert (found.params["max_model_len"], found.settings["threads"]) == (512, 1)
     assert found.settings["clip_max_model_len"] is False
     assert read(ContextSize=4096).params["max_model_len"] == 4096
+    assert read(listed=("kv_cache_dtype:q8_0",)).settings["kv_cache_dtype"] == "q8_0"
 
 
 @pytest.mark.parametrize(

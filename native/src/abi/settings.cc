@@ -83,9 +83,9 @@ void apply_settings(std::string_view settings_json, EngineConfig& config) {
       config.threads = static_cast<int>(threads);
     } else if (key == "kv_cache_dtype") {
       const std::string& name = string_field("kv_cache_dtype", value);
-      if (name != "auto" && name != "bf16" && name != "f32")
-        fail_argument("kv_cache_dtype is %s, needed is auto, bf16 or f32", quote(name).c_str());
-      config.kv_format = name == "f32" ? KvFormat::F32 : KvFormat::BF16;
+      if (name != "auto" && name != "bf16" && name != "f32" && name != "q8_0")
+        fail_argument("kv_cache_dtype is %s, needed is auto, bf16, f32 or q8_0", quote(name).c_str());
+      config.kv_format = name == "f32" ? KvFormat::F32 : name == "q8_0" ? KvFormat::Q8_0 : KvFormat::BF16;
     } else if (key == "device") {
       config.device = string_field("device", value);
     } else if (key == "clip_max_model_len") {

@@ -86,7 +86,8 @@ struct RopeSpec {
   float magnitude = 1.0f;
 };
 
-enum class KvFormat : uint8_t { BF16, F32 };
+/// Q8_0: int8 with a scale for each 32 values of a head, the last ones padded.
+enum class KvFormat : uint8_t { BF16, F32, Q8_0 };
 
 struct KvLayerSpec {
   int kv_heads = 0;

@@ -3,9 +3,15 @@
 namespace vllm {
 
 size_t KvCacheSpec::block_bytes() const {
-  size_t values = 0;
-  for (const KvLayerSpec& layer : layers) values += static_cast<size_t>(2) * layer.kv_heads * layer.head_dim;
-  return values * static_cast<size_t>(block_size) * (format == KvFormat::BF16 ? 2 : 4);
+  size_t of_token = 0;
+  for (const KvLayerSpec& layer : layers) {
+    const auto dim = static_cast<size_t>(layer.head_dim);
+    const size_t head = format == KvFormat::BF16  ? 2 * dim
+                        : format == KvFormat::F32 ? 4 * dim
+                                                  : (dim + 31) / 32 * 34;
+    of_token += 2 * static_cast<size_t>(layer.kv_heads) * head;
+  }
+  return of_token * static_cast<size_t>(block_size);
 }
 
 size_t StateCacheSpec::slot_bytes() const {

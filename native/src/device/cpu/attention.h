@@ -64,9 +64,9 @@ struct AttentionKernels {
   void (*finish)(const AttentionTile& tile, const AttentionState& total);
 };
 
-const AttentionKernels& attention_baseline(bool bf16);
-const AttentionKernels& attention_avx2(bool bf16);
-const AttentionKernels& attention_avx512(bool bf16);
+const AttentionKernels& attention_baseline(KvElement element);
+const AttentionKernels& attention_avx2(KvElement element);
+const AttentionKernels& attention_avx512(KvElement element);
 const AttentionKernels& attention_avx512bf16();  // of a bf16 cache
 
 }  // namespace vllm::cpu

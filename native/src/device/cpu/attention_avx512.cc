@@ -1,9 +1,7 @@
-#include "device/cpu/attention_kernels.h"
+#include "device/cpu/attention_q8.h"
 
 namespace vllm::cpu {
 
-const AttentionKernels& attention_avx512(bool bf16) {
-  return bf16 ? kAttentionKernels<PairCache<Bf16Widened>> : kAttentionKernels<PairCache<F32Pairs>>;
-}
+const AttentionKernels& attention_avx512(KvElement element) { return kernels_of(element); }
 
 }  // namespace vllm::cpu

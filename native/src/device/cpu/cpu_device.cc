@@ -41,14 +41,14 @@ const DeltaNetKernels& delta_net_kernels(Isa isa) {
 }
 
 const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
-  const bool bf16 = format == KvFormat::BF16;
+  const KvElement element = element_of(format);
 #if defined(__x86_64__)
-  if (isa == Isa::Avx512Bf16 && bf16) return attention_avx512bf16();
-  if (isa >= Isa::Avx512) return attention_avx512(bf16);
-  if (isa == Isa::Avx2) return attention_avx2(bf16);
+  if (isa == Isa::Avx512Bf16 && format == KvFormat::BF16) return attention_avx512bf16();
+  if (isa >= Isa::Avx512) return attention_avx512(element);
+  if (isa == Isa::Avx2) return attention_avx2(element);
 #endif
   (void)isa;
-  return attention_baseline(bf16);
+  return attention_baseline(element);
 }
 
 class CpuDevice final : public Device {

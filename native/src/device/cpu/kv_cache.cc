@@ -8,8 +8,6 @@ namespace {
 
 constexpr int64_t kInlineRows = 8;  // fewer rows are not worth waking the other threads
 
-KvElement element_of(KvFormat format) { return format == KvFormat::F32 ? KvElement::F32 : KvElement::BF16; }
-
 void store_rows(const AttentionKernels& kernels, const CpuKvCache::Layer& layer, const StepBatch& batch,
                 Range rows, const float* k, int64_t ldk, const float* v, int64_t ldv) {
   const KvLayout& layout = layer.layout;
@@ -36,10 +34,18 @@ void store_rows(const AttentionKernels& kernels, const CpuKvCache::Layer& layer,
 
 }  // namespace
 
+KvElement element_of(KvFormat format) {
+  return format == KvFormat::BF16  ? KvElement::BF16
+         : format == KvFormat::F32 ? KvElement::F32
+                                   : KvElement::Q8;
+}
+
 CpuKvCache::CpuKvCache(const KvCacheSpec& wanted) {
   spec = wanted;
   for (const KvLayerSpec& l : spec.layers) {
-    const KvLayout layout{spec.block_size, (l.head_dim + 15) / 16 * 16, element_of(spec.format)};
+    const int granule = spec.format == KvFormat::Q8_0 ? kQ8Dims : 16;
+    const KvLayout layout{spec.block_size, (l.head_dim + granule - 1) / granule * granule,
+                          element_of(spec.format)};
     const size_t size = static_cast<size_t>(spec.num_blocks) * 2 * l.kv_heads * layout.bytes();
     layers_.push_back({std::make_unique<HostBuffer>(size), layout, l.kv_heads, l.head_dim});
     bytes += size;

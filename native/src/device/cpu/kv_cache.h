@@ -9,6 +9,8 @@
 
 namespace vllm::cpu {
 
+KvElement element_of(KvFormat format);
+
 class CpuKvCache final : public KvCache {
  public:
   struct Layer {

@@ -11,8 +11,27 @@
 namespace vllm {
 namespace {
 
-/// Keys and values of a layer: [num_blocks][block_size][kv_heads][head_dim] f32, rounded to bf16 where the
-/// spec says so.
+/// A head's keys or values of a token as the cache gives them back.
+void store_head(KvFormat format, const float* x, int head_dim, float* out) {
+  if (format == KvFormat::F32) std::copy_n(x, head_dim, out);
+  if (format == KvFormat::BF16)
+    for (int d = 0; d < head_dim; ++d) out[d] = bf16_to_f32(f32_to_bf16(x[d]));
+  if (format != KvFormat::Q8_0) return;
+  for (int begin = 0; begin < head_dim; begin += 32) {
+    const int end = std::min(head_dim, begin + 32);
+    float top = 0;
+    for (int d = begin; d < end; ++d) top = std::max(top, std::fabs(x[d]));
+    // The scale is a bf16 that is not below a 127th of the largest number, zero below 1e-30.
+    const float exact = top / 127.0f;
+    float step = bf16_to_f32(f32_to_bf16(exact));
+    if (step < exact) step = bf16_to_f32(static_cast<uint16_t>(f32_to_bf16(exact) + 1));
+    if (!(step >= 1e-30f)) step = 0;
+    const float inverse = step > 0 ? 1.0f / step : 0.0f;
+    for (int d = begin; d < end; ++d) out[d] = std::nearbyint(x[d] * inverse) * step;
+  }
+}
+
+/// Keys and values of a layer: [num_blocks][block_size][kv_heads][head_dim] f32, rounded as the spec says.
 class ReferenceKvCache final : public KvCache {
  public:
   explicit ReferenceKvCache(const KvCacheSpec& wanted) {
@@ -58,19 +77,16 @@ void ReferenceDevice::write_kv(KvCache& cache, int layer, const Tensor& k, const
   checks::write_kv(*batch_, cache, layer, k, v);
   auto& kv = static_cast<ReferenceKvCache&>(cache);
   const auto [heads, head_dim] = kv.spec.layers[layer];
-  const auto stored = [&](float x) {
-    return kv.spec.format == KvFormat::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x;
-  };
   for (int s = 0; s < batch_->sequences(); ++s) {
     for (int t = batch_->seq_start[s]; t < batch_->seq_start[s + 1]; ++t) {
       const int position = batch_->positions[t];
       const int block = batch_->blocks_of(s)[position / kv.spec.block_size],
                 slot = position % kv.spec.block_size;
       for (int h = 0; h < heads; ++h) {
-        for (int d = 0; d < head_dim; ++d) {
-          kv.key(layer, block, slot, h)[d] = stored(host_data(k)[t * k.stride + h * head_dim + d]);
-          kv.value(layer, block, slot, h)[d] = stored(host_data(v)[t * v.stride + h * head_dim + d]);
-        }
+        store_head(kv.spec.format, host_data(k) + t * k.stride + h * head_dim, head_dim,
+                   kv.key(layer, block, slot, h));
+        store_head(kv.spec.format, host_data(v) + t * v.stride + h * head_dim, head_dim,
+                   kv.value(layer, block, slot, h));
       }
     }
   }
