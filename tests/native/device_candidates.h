@@ -1,5 +1,8 @@
-// The devices of this machine that the conformance tests hold against the reference device.
+// The devices of this machine that the conformance tests hold against the reference device: the CPU's and
+// every one that Vulkan offers. VLLM_TEST_DEVICES=cpu or vulkan leaves the others out.
 #pragma once
+#include <cstdlib>
+
 #include "device_rig.h"
 
 namespace vllm::test {
@@ -20,8 +23,11 @@ inline constexpr int kThreadCounts[] = {1, 2, 3};
 inline const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> list;
+    const char* const chosen = std::getenv("VLLM_TEST_DEVICES");
+    const auto wanted = [&](const char* kind) { return chosen == nullptr || std::string(chosen) == kind; };
     for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
       for (int threads : kThreadCounts) {
+        if (!wanted("cpu")) break;
         try {
           std::unique_ptr<Device> device = make_cpu_device(threads, isa);
           list.push_back({device->description(), isa, std::move(device)});
@@ -29,6 +35,15 @@ inline const std::vector<Candidate>& candidates() {
           MESSAGE("This machine lacks " << isa << ".");
           break;
         }
+      }
+    }
+    for (size_t i = 0; wanted("vulkan") && i < vulkan_devices().size(); ++i) {
+      const std::string name = vllm::format("vulkan:%zu", i);
+      try {
+        std::unique_ptr<Device> device = make_device(name, 0);
+        list.push_back({device->description(), name, std::move(device)});
+      } catch (const Error& e) {
+        MESSAGE(e.message());
       }
     }
     return list;

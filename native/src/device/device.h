@@ -255,5 +255,12 @@ std::unique_ptr<Device> make_reference_device();
 /// "avx2", "avx512", "avx512bf16"; empty: the environment's VLLM_CPU_ISA, else the best) forces another, and
 /// an unknown or unavailable name throws Error(InvalidArgument).
 std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa = {});
+/// The device of a name: "cpu", "vulkan", "vulkan:N" (N counts the Vulkan devices from 0, GPUs with memory of
+/// their own first, CPU drivers last), or "auto": the first GPU, else the CPU. `threads` is for the CPU.
+/// Throws Error(ModelLoad) naming what there is when the device is not there or not in this build.
+std::unique_ptr<Device> make_device(std::string_view name, int threads);
+/// The GPUs and CPU drivers that Vulkan offers, one line each, in the order of "vulkan:N"; empty where there
+/// is no Vulkan.
+std::vector<std::string> vulkan_devices();
 
 }  // namespace vllm

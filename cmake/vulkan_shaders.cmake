@@ -1,0 +1,41 @@
+# The shaders of the Vulkan device as SPIR-V inside C++: for each native/src/device/vulkan/shaders/NAME.comp a line of
+# vulkan_shader_list.inc and an array of vulkan_shader_code.inc, both in VULKAN_SHADER_INCLUDE. The device is left out
+# where Vulkan's headers or glslc are missing. Sets VLLM_VULKAN.
+find_program(GLSLC glslc)
+find_program(SPIRV_VAL spirv-val)
+find_path(VULKAN_INCLUDE vulkan/vulkan.h)
+if(NOT GLSLC OR NOT VULKAN_INCLUDE)
+  message(NOTICE "Built without the Vulkan device: glslc or vulkan/vulkan.h is missing (packages glslc, libvulkan-dev)")
+  set(VLLM_VULKAN OFF)
+  return()
+endif()
+set(VLLM_VULKAN ON)
+set(VULKAN_SHADER_INCLUDE ${CMAKE_BINARY_DIR}/vulkan_shaders)
+set(VULKAN_SHADER_FILES "")
+set(shader_list "")
+set(shader_code "")
+file(GLOB shaders CONFIGURE_DEPENDS native/src/device/vulkan/shaders/*.comp)
+foreach(shader IN LISTS shaders)
+  get_filename_component(name ${shader} NAME_WE)
+  set(out ${VULKAN_SHADER_INCLUDE}/${name})
+  set(compile ${GLSLC} -O --target-env=vulkan1.2 ${shader})
+  set(validate "")
+  if(SPIRV_VAL)
+    set(validate COMMAND ${SPIRV_VAL} --target-env vulkan1.2 ${out}.spv)
+  endif()
+  add_custom_command(
+    OUTPUT ${out}.spv ${out}.inc
+    COMMAND ${compile} -MD -MF ${out}.d -MT ${out}.spv -o ${out}.spv
+    ${validate}
+    COMMAND ${compile} -mfmt=c -o ${out}.inc
+    DEPENDS ${shader}
+    DEPFILE ${out}.d
+    COMMENT "Compiling the shader ${name}"
+    VERBATIM)
+  list(APPEND VULKAN_SHADER_FILES ${out}.inc)
+  string(APPEND shader_list "VLLM_SHADER(${name})\n")
+  string(APPEND shader_code "constexpr uint32_t k_${name}[] =\n#include \"${name}.inc\"\n    ;\n")
+endforeach()
+file(MAKE_DIRECTORY ${VULKAN_SHADER_INCLUDE})
+file(CONFIGURE OUTPUT ${VULKAN_SHADER_INCLUDE}/vulkan_shader_list.inc CONTENT "${shader_list}" @ONLY)
+file(CONFIGURE OUTPUT ${VULKAN_SHADER_INCLUDE}/vulkan_shader_code.inc CONTENT "${shader_code}" @ONLY)

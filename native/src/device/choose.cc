@@ -1,0 +1,35 @@
+// Devices by name.
+#include "base/error.h"
+#include "base/log.h"
+#include "device/device.h"
+#ifdef VLLM_VULKAN
+#include "device/vulkan/vulkan_device.h"
+#endif
+
+namespace vllm {
+
+std::vector<std::string> vulkan_devices() {
+#ifdef VLLM_VULKAN
+  return vulkan::device_names();
+#else
+  return {};
+#endif
+}
+
+std::unique_ptr<Device> make_device(std::string_view name, int threads) {
+  if (name == "cpu") return make_cpu_device(threads);
+#ifdef VLLM_VULKAN
+  if (name == "auto") {
+    const std::string gpu = vulkan::first_gpu();
+    if (gpu.empty()) return make_cpu_device(threads);
+    return std::make_unique<vulkan::VulkanDevice>(gpu);
+  }
+  if (name == "vulkan" || name.starts_with("vulkan:")) return std::make_unique<vulkan::VulkanDevice>(name);
+  fail_load("the device %s is unknown, needed is auto, cpu, vulkan or vulkan:N", quote(name).c_str());
+#else
+  if (name == "auto") return make_cpu_device(threads);
+  fail_load("the device %s is not in this build, needed is auto or cpu", quote(name).c_str());
+#endif
+}
+
+}  // namespace vllm

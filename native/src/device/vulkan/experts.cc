@@ -1,0 +1,93 @@
+// Mixture of experts of the Vulkan device.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "device/checks.h"
+#include "device/vulkan/weights.h"
+
+namespace vllm::vulkan {
+namespace {
+
+constexpr uint32_t kGroup = 128, kRouteGroup = 64;
+constexpr int64_t kOutputs = kGroup / 16;  // of a workgroup
+constexpr size_t kMaxExperts = 1024;       // shaders/route.comp
+
+using Member = const DeviceWeight* ExpertWeights::*;
+
+void append_entry(const DeviceWeight& any, std::vector<uint32_t>& to) {
+  const auto& weight = static_cast<const VulkanWeight&>(any);
+  if (weight.parts.size() != 1)
+    fail_runtime("experts: a matrix of %lld x %lld is too large for one buffer of the Vulkan device.",
+                 static_cast<long long>(weight.rows), static_cast<long long>(weight.cols));
+  for (const uint64_t address : {weight.parts[0].memory->range.address, weight.scale_of(weight.parts[0]),
+                                 weight.order ? weight.order->range.address : 0}) {
+    to.push_back(static_cast<uint32_t>(address));
+    to.push_back(static_cast<uint32_t>(address >> 32));
+  }
+  to.push_back(static_cast<uint32_t>(weight.scale_kind));
+  to.push_back(weight.order != nullptr);
+  to.push_back(static_cast<uint32_t>(weight.format));
+  to.push_back(static_cast<uint32_t>(weight.row_words));
+}
+
+}  // namespace
+
+void VulkanDevice::experts(const RouterSpec& router, std::span<const ExpertWeights> experts, Activation act,
+                           const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) {
+  checks::experts(router, experts, x, logits, out);
+  if (experts.size() > kMaxExperts)
+    fail_runtime("experts: the Vulkan device takes %zu experts, not %zu.", kMaxExperts, experts.size());
+  const int64_t used = router.experts_per_row, choices = x.rows * used, inner = experts[0].gate->rows;
+  // ids | weights | gate | up | down, by choice
+  const int64_t sizes[] = {choices, choices, choices * inner, choices * inner, choices * x.cols};
+  uint64_t at[5], total = 0;
+  for (size_t i = 0; i < 5; ++i) at[i] = total, total += static_cast<uint64_t>((sizes[i] + 63) / 64 * 64) * 4;
+  const Range memory = scratch(total);
+  Use uses[5];
+  for (size_t i = 0; i < 5; ++i) {
+    at[i] += memory.address;
+    uses[i] = {at[i], static_cast<uint64_t>(sizes[i]) * 4, 1, 0, false};
+  }
+  const auto written = [](Use use) { return use.write = true, use; };
+  const auto& [ids, weights, gate, up, down] = uses;
+
+  const parameters::Route route{address(logits),         weights.address, ids.address,
+                                int32_t(experts.size()), int32_t(used),   int32_t(logits.stride),
+                                router.renormalise,      router.scale};
+  run(Shader::route, {kRouteGroup}, route, {1, x.rows}, {reads(logits), written(ids), written(weights)});
+
+  const auto product = [&](Member member, const Use& from, uint64_t in, int64_t in_stride, bool rows_of_x,
+                           const Use& to) {
+    std::vector<uint32_t>& entries = entries_;
+    entries.clear();
+    std::set<Format> formats;
+    for (const ExpertWeights& expert : experts) {
+      append_entry(*(expert.*member), entries);
+      formats.insert((expert.*member)->format);
+    }
+    const Range table = for_step(entries.size() * 4);
+    std::memcpy(table.host, entries.data(), entries.size() * 4);
+    const DeviceWeight& one = *(experts[0].*member);
+    const parameters::ExpertMatmul p{
+        table.address,     tables_.address,    ids.address,      in,
+        to.address,        int32_t(used),      rows_of_x,        int32_t(one.rows),
+        int32_t(one.cols), int32_t(in_stride), int32_t(one.rows)};
+    for (const Format format : formats)
+      run(Shader::expert_matmul, {kGroup, static_cast<uint32_t>(format)}, p,
+          {(one.rows + kOutputs - 1) / kOutputs, choices}, {from, ids, written(to)});
+  };
+  product(&ExpertWeights::gate, reads(x), address(x), x.stride, true, gate);
+  product(&ExpertWeights::up, reads(x), address(x), x.stride, true, up);
+  const parameters::Gated gated{gate.address,   up.address,     gate.address,   int32_t(inner),
+                                int32_t(inner), int32_t(inner), int32_t(inner), static_cast<int>(act)};
+  run(Shader::gated, {kGroup}, gated, {(inner + kGroup - 1) / kGroup, choices}, {up, written(gate)});
+  product(&ExpertWeights::down, gate, gate.address, inner, false, down);
+  const parameters::ExpertSum sum{down.address,  weights.address, address(out),        int32_t(x.cols),
+                                  int32_t(used), int32_t(x.cols), int32_t(out.stride), accumulate};
+  run(Shader::expert_sum, {kGroup}, sum, {(x.cols + kGroup - 1) / kGroup, x.rows},
+      {down, weights, writes(out)});
+}
+
+}  // namespace vllm::vulkan

@@ -1,0 +1,203 @@
+#include "device/vulkan/gpu.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+
+namespace vllm::vulkan {
+namespace {
+
+int rank(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return 1;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return 2;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return 4;
+    default:
+      return 3;
+  }
+}
+
+std::set<std::string> extensions_of(const InstanceFunctions& vk, VkPhysicalDevice handle) {
+  uint32_t count = 0;
+  vk.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> list(count);
+  vk.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, list.data());
+  std::set<std::string> names;
+  for (const VkExtensionProperties& e : list) names.insert(e.extensionName);
+  return names;
+}
+
+/// The first family that computes, one without graphics if there is one.
+bool find_compute_family(const InstanceFunctions& vk, VkPhysicalDevice handle, uint32_t& family) {
+  uint32_t count = 0;
+  vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> list(count);
+  vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, list.data());
+  bool found = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!(list[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+    const bool plain = !(list[i].queueFlags & VK_QUEUE_GRAPHICS_BIT);
+    if (!found || plain) family = i;
+    found = true;
+    if (plain) break;
+  }
+  return found;
+}
+
+void read_properties(const InstanceFunctions& vk, const std::set<std::string>& extensions, Gpu& gpu) {
+  VkPhysicalDeviceVulkan11Properties v11{};
+  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  VkPhysicalDeviceVulkan12Properties v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  v12.pNext = &v11;
+  VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
+  VkPhysicalDeviceShaderIntegerDotProductProperties dot{};
+  dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
+  VkPhysicalDeviceProperties2 all{};
+  all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  all.pNext = &v12;
+  if (gpu.features.subgroup_size_control) sizes.pNext = v11.pNext, v11.pNext = &sizes;
+  const bool has_dot =
+      gpu.api >= VK_API_VERSION_1_3 || extensions.count(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+  if (has_dot) dot.pNext = v11.pNext, v11.pNext = &dot;
+  vk.vkGetPhysicalDeviceProperties2(gpu.handle, &all);
+
+  const VkPhysicalDeviceLimits& limits = all.properties.limits;
+  gpu.driver = std::string(v12.driverName) + (v12.driverInfo[0] ? std::string(" ") + v12.driverInfo : "");
+  gpu.subgroup_size = v11.subgroupSize;
+  gpu.min_subgroup_size = gpu.features.subgroup_size_control ? sizes.minSubgroupSize : v11.subgroupSize;
+  gpu.max_subgroup_size = gpu.features.subgroup_size_control ? sizes.maxSubgroupSize : v11.subgroupSize;
+  gpu.features.integer_dot =
+      gpu.features.integer_dot && has_dot && dot.integerDotProduct4x8BitPackedSignedAccelerated;
+  gpu.max_group_size = limits.maxComputeWorkGroupInvocations;
+  std::copy_n(limits.maxComputeWorkGroupCount, 3, gpu.max_group_count);
+  gpu.max_shared_memory = limits.maxComputeSharedMemorySize;
+  gpu.max_allocation = static_cast<size_t>(v11.maxMemoryAllocationSize);
+  std::memcpy(gpu.cache_uuid, all.properties.pipelineCacheUUID, VK_UUID_SIZE);
+}
+
+void read_features(const InstanceFunctions& vk, const std::set<std::string>& extensions, Gpu& gpu) {
+  VkPhysicalDeviceVulkan11Features v11{};
+  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  VkPhysicalDeviceVulkan12Features v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  v12.pNext = &v11;
+  VkPhysicalDeviceVulkan13Features v13{};
+  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  if (gpu.api >= VK_API_VERSION_1_3) v11.pNext = &v13;
+  VkPhysicalDeviceFeatures2 all{};
+  all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  all.pNext = &v12;
+  vk.vkGetPhysicalDeviceFeatures2(gpu.handle, &all);
+  gpu.features.float16 = v12.shaderFloat16;
+  gpu.features.int8 = v12.shaderInt8;
+  gpu.features.storage16 = v11.storageBuffer16BitAccess;
+  gpu.features.storage8 = v12.storageBuffer8BitAccess;
+  gpu.features.integer_dot = v13.shaderIntegerDotProduct;
+  gpu.features.subgroup_size_control = v13.subgroupSizeControl && v13.computeFullSubgroups;
+  gpu.features.cooperative_matrix = extensions.count("VK_KHR_cooperative_matrix") != 0;
+  if (!v12.bufferDeviceAddress) gpu.unfit = "it has no buffer device addresses";
+}
+
+std::string text_of(const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (size_t i = 0; i < gpus.size(); ++i)
+    out += format("%s%zu: %s%s%s", i ? ", " : "", i, gpus[i].name.c_str(), gpus[i].unfit.empty() ? "" : " - ",
+                  gpus[i].unfit.c_str());
+  return out.empty() ? "none" : out;
+}
+
+}  // namespace
+
+std::vector<Gpu> list_gpus(const Instance& instance) {
+  const InstanceFunctions& vk = instance.vk();
+  uint32_t count = 0;
+  vk.vkEnumeratePhysicalDevices(instance.handle(), &count, nullptr);
+  std::vector<VkPhysicalDevice> handles(count);
+  vk.vkEnumeratePhysicalDevices(instance.handle(), &count, handles.data());
+  handles.resize(count);
+  std::vector<Gpu> out;
+  for (const VkPhysicalDevice handle : handles) {
+    Gpu gpu;
+    gpu.handle = handle;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    vk.vkGetPhysicalDeviceProperties2(handle, &properties);
+    gpu.name = properties.properties.deviceName;
+    gpu.type = properties.properties.deviceType;
+    gpu.api = std::min(properties.properties.apiVersion, instance.version());
+    if (gpu.api < VK_API_VERSION_1_2) {
+      gpu.unfit = format("it has Vulkan %u.%u, needed is 1.2", VK_API_VERSION_MAJOR(gpu.api),
+                         VK_API_VERSION_MINOR(gpu.api));
+    } else {
+      const std::set<std::string> extensions = extensions_of(vk, handle);
+      read_features(vk, extensions, gpu);
+      read_properties(vk, extensions, gpu);
+      gpu.memory_budget = extensions.count(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) != 0;
+      if (!find_compute_family(vk, handle, gpu.compute_family)) gpu.unfit = "it has no queue that computes";
+    }
+    VkPhysicalDeviceMemoryProperties2 memory{};
+    memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+    vk.vkGetPhysicalDeviceMemoryProperties2(handle, &memory);
+    gpu.memory = memory.memoryProperties;
+    out.push_back(std::move(gpu));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Gpu& a, const Gpu& b) { return rank(a.type) < rank(b.type); });
+  return out;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> out;
+  try {
+    const auto instance = Instance::open();
+    for (const Gpu& gpu : list_gpus(*instance))
+      out.push_back(gpu.name + (gpu.unfit.empty() ? "" : " (cannot be used: " + gpu.unfit + ")"));
+  } catch (const Error&) {  // no loader or no driver
+  }
+  return out;
+}
+
+std::string first_gpu() {
+  try {
+    const auto instance = Instance::open();
+    const std::vector<Gpu> gpus = list_gpus(*instance);
+    for (size_t i = 0; i < gpus.size(); ++i)
+      if (gpus[i].unfit.empty() && gpus[i].type != VK_PHYSICAL_DEVICE_TYPE_CPU)
+        return format("vulkan:%zu", i);
+  } catch (const Error&) {  // no loader or no driver
+  }
+  return {};
+}
+
+Gpu choose_gpu(const Instance& instance, std::string_view name) {
+  const std::vector<Gpu> gpus = list_gpus(instance);
+  if (name == "vulkan") {
+    for (const Gpu& gpu : gpus)
+      if (gpu.unfit.empty()) return gpu;
+    fail_load("No Vulkan device can be used; there are: %s.", text_of(gpus).c_str());
+  }
+  constexpr std::string_view kPrefix = "vulkan:";
+  size_t index = 0;
+  const std::string_view digits = name.substr(std::min(name.size(), kPrefix.size()));
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (!name.starts_with(kPrefix) || error != std::errc{} || end != digits.data() + digits.size())
+    fail_load("The device %s is unknown, needed is vulkan or vulkan:N.", quote(name).c_str());
+  if (index >= gpus.size())
+    fail_load("There is no Vulkan device %zu; there are: %s.", index, text_of(gpus).c_str());
+  if (!gpus[index].unfit.empty())
+    fail_load("The Vulkan device %zu (%s) cannot be used: %s.", index, gpus[index].name.c_str(),
+              gpus[index].unfit.c_str());
+  return gpus[index];
+}
+
+}  // namespace vllm::vulkan

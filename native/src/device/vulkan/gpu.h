@@ -1,0 +1,53 @@
+// The Vulkan devices of this machine: what they are and what they can do.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "device/vulkan/loader.h"
+
+namespace vllm::vulkan {
+
+/// What kernels may use where it is there. None is needed: all kernels have a form for the plainest device.
+struct Features {
+  bool float16 = false;      // arithmetic in fp16
+  bool int8 = false;         // arithmetic in int8
+  bool storage16 = false;    // 16-bit values in memory
+  bool storage8 = false;     // 8-bit values in memory
+  bool integer_dot = false;  // dot products of four int8, accelerated
+  bool cooperative_matrix = false;
+  bool subgroup_size_control = false;
+};
+
+struct Gpu {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  std::string name, driver;  // "NVIDIA H200", "llvmpipe Mesa 22.3.6"
+  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  uint32_t api = 0;
+  uint32_t compute_family = 0;
+  std::string unfit;  // why it cannot be used; empty when it can
+
+  Features features;
+  uint32_t subgroup_size = 0;
+  uint32_t min_subgroup_size = 0, max_subgroup_size = 0;
+  uint32_t max_group_size = 0;       // invocations of a workgroup
+  uint32_t max_group_count[3] = {};  // workgroups of a dispatch
+  uint32_t max_shared_memory = 0;    // bytes of a workgroup
+  size_t max_allocation = 0;         // bytes of one buffer
+  bool memory_budget = false;        // VK_EXT_memory_budget
+  VkPhysicalDeviceMemoryProperties memory{};
+  uint8_t cache_uuid[VK_UUID_SIZE] = {};
+};
+
+/// All devices, discrete before integrated before virtual before CPU drivers, in the loader's order among
+/// equals. "vulkan:N" counts in this order.
+std::vector<Gpu> list_gpus(const Instance& instance);
+
+/// Their names, none where there is no Vulkan.
+std::vector<std::string> device_names();
+/// "vulkan:N" of the first one that is a GPU and can be used; empty when there is none.
+std::string first_gpu();
+
+/// For `name` "vulkan" or "vulkan:N". Throws Error(ModelLoad) naming the devices there are.
+Gpu choose_gpu(const Instance& instance, std::string_view name);
+
+}  // namespace vllm::vulkan

@@ -1,0 +1,138 @@
+// Parameters of the shaders, read by C++ and by GLSL alike: the push constants of SHADER.comp are the struct
+// of its name. Addresses (Floats, Words, Ints) come first, then 32-bit values, so that both languages lay the
+// struct out the same. Counts are in elements: of f32 where the address is Floats, of 32-bit words else.
+//
+// Strides are from one row to the next. A flag is 0 or 1.
+
+struct RmsNorm {
+  Floats x, weight, out_;
+  int cols, x_stride, out_stride;
+  int accumulate;
+  float eps;
+};
+
+// One workgroup a row and head.
+struct NormRope {
+  Floats x, norm, table;  // table: [rows][cos, sin][pairs], magnitude included
+  int stride, head_dim, pairs;
+  int has_norm, interleaved;
+  float eps;
+};
+
+// Elementwise functions, one invocation an element; rows in y.
+struct Gated {
+  Floats gate, up, out_;
+  int cols, gate_stride, up_stride, out_stride;
+  int activation;  // of device.h
+};
+
+struct Softcap {
+  Floats x;
+  int cols, stride;
+  float cap;
+};
+
+struct AddGatedRows {
+  Floats x, gate, out_;
+  int cols, x_stride, gate_stride, out_stride;
+};
+
+struct GatherRows {
+  Floats x, out_;
+  Ints rows;
+  int cols, x_stride, out_stride;
+};
+
+// A part of a weight: rows [first_row, first_row + rows) of the matrix, `row_words` words apart, in the
+// format of specialization constant 1. Where there is an order, column c holds input order[c].
+struct Embed {
+  Words weight;
+  Words tables;  // codebooks of formats.glsl
+  Floats scale;  // [1] or [rows of the part], by scale_kind
+  Ints order, token_ids;
+  Floats out_;
+  int first_row, rows, cols, row_words, out_stride;
+  int scale_kind;  // 0: none, 1: one, 2: one a row
+  int has_order;
+  float factor;
+};
+
+struct Matmul {
+  Words weight;
+  Words tables;
+  Floats scale;
+  Ints order;
+  Floats x, bias, out_;
+  int rows;         // of x and out
+  int weight_rows;  // of the part: columns of out
+  int cols, row_words, x_stride, out_stride;
+  int scale_kind, has_order, has_bias, accumulate;
+};
+
+struct WriteKv {
+  Floats k, v;
+  Words keys, values;
+  Ints slots;  // [rows]: block id * block_size + slot in block
+  int k_stride, v_stride, heads, head_dim, block_size;
+};
+
+// One workgroup a query head, row and group of splits. A split is kSplitKeys positions from a multiple of it.
+struct Attention {
+  Floats q, out_;
+  Words keys, values;
+  Ints positions, sequences, block_table;  // sequences: [rows], the row of block_table
+  Floats partial;  // [rows][heads][splits][head_dim + 2]: sums, highest score, total weight
+  int q_stride, out_stride, heads, group, head_dim, block_size, max_blocks;
+  int window;
+  int splits;  // places in partial of one row and head; 0: a workgroup takes all splits and writes out
+  float scale, cap;
+};
+
+struct AttentionCombine {
+  Floats partial, out_;
+  Ints positions;
+  int out_stride, heads, head_dim, splits, window;
+};
+
+struct CausalConv {
+  Floats x, weight, history;  // history: of the layer, [slots] * slot_stride, [taps - 1][cols]
+  Ints seq_start, positions, slots;
+  int cols, x_stride, weight_stride;
+  int slot_stride;
+};
+
+// One workgroup a sequence and some rows of S of one value head. Of each sequence the rows from `first_row`
+// of it on are computed, at most kDeltaRows.
+struct DeltaRule {
+  Floats qkv, a, b, decay, dt_bias, out_;
+  Floats state;  // of the layer, [slots] * slot_stride, [value_heads][key_dim][value_dim]
+  Ints seq_start, positions, slots;
+  int qkv_stride, a_stride, b_stride, out_stride;
+  int key_heads, value_heads, key_dim, value_dim, tiled;
+  int first_row;
+  int slot_stride;
+};
+
+// One workgroup a row. Choices of row t are ids[t * used ...], in rising order, and their weights.
+struct Route {
+  Floats logits, weights;
+  Ints ids;
+  int experts, used, stride, renormalise;
+  float scale;
+};
+
+// The product of a row with the matrix of one of its experts. `matrices` holds for each expert 10 words:
+// addresses of weight, scale and order, then scale_kind, has_order, format and row_words.
+struct ExpertMatmul {
+  Words matrices, tables;
+  Ints ids;
+  Floats x, out_;
+  int used;       // choices of a row
+  int rows_of_x;  // 1: x has a row for each row, 0: for each row and choice
+  int weight_rows, cols, x_stride, out_stride;
+};
+
+struct ExpertSum {
+  Floats y, weights, out_;
+  int cols, used, y_stride, out_stride, accumulate;
+};

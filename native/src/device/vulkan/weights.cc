@@ -1,0 +1,110 @@
+#include "device/vulkan/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "device/checks.h"
+
+namespace vllm::vulkan {
+namespace {
+
+constexpr int64_t kPieceBytes = 4 << 20;  // uploaded at once
+constexpr int64_t kSlackBytes = 64;       // shaders may read a little beyond a row
+constexpr int64_t kMostPartBytes = (int64_t{1} << 32) - 4096;
+
+}  // namespace
+
+bool has_format(Format format) {
+  switch (format) {
+    case Format::Q3_K:
+    case Format::IQ4_XS:
+    case Format::TQ1_0:
+    case Format::TQ2_0:
+    case Format::IQ2_XXS:
+    case Format::IQ2_XS:
+    case Format::IQ2_S:
+    case Format::IQ3_XXS:
+    case Format::IQ3_S:
+    case Format::IQ1_S:
+    case Format::IQ1_M:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
+  checks::weight(view);
+  const char* name = format_info(view.format).name;
+  if (!has_format(view.format))
+    fail_load("%s%sthe Vulkan device cannot compute with weights in the format %s.", view.name.c_str(),
+              view.name.empty() ? "" : ": ", name);
+  auto weight = std::make_unique<VulkanWeight>();
+  weight->format = view.format;
+  weight->rows = view.rows;
+  weight->cols = view.cols;
+  const int64_t bytes = row_bytes(view.format, view.cols), padded = (bytes + 3) / 4 * 4;
+  weight->row_words = static_cast<int32_t>(padded / 4);
+  const int64_t most = std::min(static_cast<int64_t>(gpu().max_allocation), kMostPartBytes) - kSlackBytes;
+  const int64_t part_rows = std::min(view.rows, most / padded);
+  if (part_rows == 0)
+    fail_load("A row of %lld bytes is more than the Vulkan device holds in one piece (%lld bytes).",
+              static_cast<long long>(bytes), static_cast<long long>(most));
+  if (view.rows > static_cast<int64_t>(context_.total_memory()) / padded)
+    fail_load("A weight of %lld x %lld in %s is more than all memory of the Vulkan device (%.0f MB).",
+              static_cast<long long>(view.rows), static_cast<long long>(view.cols), name,
+              static_cast<double>(context_.total_memory()) / 1e6);
+  std::vector<uint8_t> dense;
+  for (int64_t first = 0; first < view.rows; first += part_rows) {
+    const int64_t rows = std::min(part_rows, view.rows - first);
+    weight->parts.push_back(
+        {std::make_unique<VulkanBuffer>(*this, static_cast<size_t>(rows * padded + kSlackBytes)), first,
+         rows});
+    const Range& memory = weight->parts.back().memory->range;
+    weight->bytes += memory.bytes;
+    const int64_t piece = std::max<int64_t>(1, kPieceBytes / padded);
+    for (int64_t at = 0; at < rows; at += piece) {
+      const int64_t count = std::min(piece, rows - at);
+      const Range staged = recorder_.stage(static_cast<size_t>(count * padded));
+      const uint8_t* from = view.data ? view.data + (first + at) * bytes : nullptr;
+      if (view.source) {
+        dense.resize(static_cast<size_t>(count * bytes));
+        view.source->read(first + at, count, dense.data());
+        from = dense.data();
+      }
+      auto* to = reinterpret_cast<uint8_t*>(staged.host);
+      if (bytes == padded) {
+        std::memcpy(to, from, static_cast<size_t>(count * bytes));
+      } else {
+        for (int64_t r = 0; r < count; ++r) {
+          std::memcpy(to + r * padded, from + r * bytes, static_cast<size_t>(bytes));
+          std::memset(to + r * padded + bytes, 0, static_cast<size_t>(padded - bytes));
+        }
+      }
+      recorder_.copy(staged, memory.part(static_cast<size_t>(at * padded), staged.bytes));
+      if (view.source) {
+        view.source->release(first + at, count);
+      } else if (view.file) {
+        view.file->release(from, static_cast<size_t>(count * bytes));
+      }
+    }
+  }
+  const auto upload = [&](const void* values, size_t count) {
+    auto buffer = std::make_unique<VulkanBuffer>(*this, count * 4);
+    const Range staged = recorder_.stage(count * 4);
+    std::memcpy(staged.host, values, count * 4);
+    recorder_.copy(staged, buffer->range);
+    weight->bytes += count * 4;
+    return buffer;
+  };
+  if (view.scale) {
+    weight->scale = upload(view.scale->data(), view.scale->size());
+    weight->scale_kind = view.scale->size() == 1 ? 1 : 2;
+  }
+  if (view.order) weight->order = upload(view.order->data(), view.order->size());
+  return weight;
+}
+
+}  // namespace vllm::vulkan
