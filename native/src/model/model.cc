@@ -148,6 +148,8 @@ void Model::reserve(int rows, int logit_rows) {
 
 void Model::forward(const StepBatch& batch, KvCache& cache, StateCache* states) {
   const int rows = batch.rows();
+  host_logits_.clear();
+  logit_rows_ = static_cast<int64_t>(batch.logit_rows.size());
   reserve(std::min(rows, kSliceRows), static_cast<int>(batch.logit_rows.size()));
   if (rows <= kSliceRows) {
     forward_rows(batch, cache, states, 0);
@@ -198,13 +200,14 @@ void Model::forward_rows(const StepBatch& batch, KvCache& cache, StateCache* sta
 }
 
 std::span<float> Model::logits(int i) {
-  Tensor row = workspace_->logits.head(1);
-  row.offset = i * row.stride;
-  const auto count = static_cast<size_t>(row.cols);
-  if (std::byte* host = row.buffer->host()) return {reinterpret_cast<float*>(host) + row.offset, count};
-  host_logits_.resize(count);
-  device_.read(row, host_logits_.data());
-  return host_logits_;
+  const Tensor& all = workspace_->logits;
+  const auto count = static_cast<size_t>(all.cols), first = static_cast<size_t>(i) * count;
+  if (std::byte* host = all.buffer->host()) return {reinterpret_cast<float*>(host) + first, count};
+  if (host_logits_.empty()) {
+    host_logits_.resize(static_cast<size_t>(logit_rows_) * count);
+    device_.read(all.head(logit_rows_), host_logits_.data());
+  }
+  return {host_logits_.data() + first, count};
 }
 
 }  // namespace vllm

@@ -52,7 +52,9 @@ class Model {
   std::unique_ptr<Vector> output_norm_;
   std::vector<Layer> layers_;
   std::unique_ptr<Workspace> workspace_;
-  std::vector<float> host_logits_;  // for devices whose memory the host cannot read
+  int64_t logit_rows_ = 0;  // of the last forward()
+  std::vector<float>
+      host_logits_;  // all of them, once asked for, of devices whose memory the host cannot read
   int64_t scratch_cols_ = 0;
   size_t weight_bytes_ = 0;
   size_t file_bytes_ = 0;
