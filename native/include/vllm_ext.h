@@ -15,7 +15,7 @@ extern "C" {
  * settings_json: NULL, "" or an object with any of
  *   threads            integer >= 0; 0: one a physical core
  *   kv_cache_dtype     "auto" (bf16), "bf16", "f32" or "q8_0"
- *   device             "auto" or "cpu"; wins over params->device
+ *   device             "auto", "cpu", "vulkan" or "vulkan:N"; wins over params->device
  *   clip_max_model_len boolean: lower max_model_len to what the KV pool holds, with a warning, and do not
  *                      refuse it
  *   plan_only          boolean: check the files and settings and plan the memory as a load does, but read no

@@ -187,7 +187,9 @@ TABLE: tuple[Option, ...] = (
            "Number format of the KV cache; auto is bf16. q8_0 is int8 with a scale for each 32 values of a head: about "
            "half the memory of bf16, faster decoding of long contexts, slower prefill of them.",
            one_of("auto", "bf16", "f32", "q8_0"), target=SETTING),
-    Option("device", "text", "auto", "Device that runs the model: auto or cpu in this version.", text, target=SETTING),
+    Option("device", "text", "auto",
+           "Device that runs the model: cpu, vulkan or vulkan:N, the Nth one of Vulkan from 0, with GPUs of their own "
+           "memory first and drivers on the CPU last. auto: the first GPU, else the CPU.", text, target=SETTING),
     *(
         Option(name, "", "", "", text, aliases, VIDEO)
         for name, aliases in (

@@ -1,6 +1,6 @@
 // How well a model predicts tokens, for comparison with another implementation on the same file.
 //
-//   perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0]] < TOKENS
+//   perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0 [DEVICE]]] < TOKENS
 //
 // TOKENS is a JSON list of ids. They are cut into windows of WINDOW tokens, each a sequence of its own;
 // printed is {"nll": sum of -log p over all but the first token of each window, "tokens": their number,
@@ -51,14 +51,14 @@ double surprise_of(vllm::Model& model, vllm::KvCache& cache, std::span<const int
 
 int main(int argc, char** argv) try {
   if (argc < 3) {
-    std::cerr << "usage: perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0]] < TOKENS\n";
+    std::cerr << "usage: perplexity_tool MODEL WINDOW [THREADS [bf16|f32|q8_0 [DEVICE]]] < TOKENS\n";
     return 2;
   }
   const int window = std::stoi(argv[2]);
   const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
   const auto tokens =
       vllm::parse_json(text, "the tokens", vllm::Status::InvalidArgument).get<std::vector<int32_t>>();
-  const auto device = vllm::make_cpu_device(argc > 3 ? std::stoi(argv[3]) : 0);
+  const auto device = vllm::make_device(argc > 5 ? argv[5] : "cpu", argc > 3 ? std::stoi(argv[3]) : 0);
   const auto checkpoint = vllm::Checkpoint::open(argv[1]);
   const auto model = vllm::Model::load(*checkpoint, *device);
   for (int32_t token : tokens) {

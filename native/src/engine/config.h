@@ -12,7 +12,7 @@ enum class Tristate : uint8_t { Defer = 0, On = 1, Off = 2 };
 
 struct EngineConfig {
   std::string model_path;
-  std::string device = "auto";        // "auto" or "cpu"
+  std::string device = "auto";        // as make_device() takes it
   int threads = 0;                    // <= 0: one a physical core
   int block_size = 32;                // tokens, a multiple of 16
   int num_blocks = 0;                 // 0: sized from memory

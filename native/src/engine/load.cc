@@ -10,6 +10,7 @@
 #include "device/cpu/machine.h"
 #include "device/tracing_device.h"
 #include "engine/engine.h"
+#include "engine/self_test.h"
 #include "weights/fields.h"
 
 namespace vllm {
@@ -25,8 +26,6 @@ int default_batched_tokens(const ModelSpec& spec, int sequences) {
 }
 
 void check_config(const EngineConfig& config) {
-  if (config.device != "auto" && config.device != "cpu")
-    fail_load("the device %s is not in this build, needed is auto or cpu", quote(config.device).c_str());
   if (config.block_size < 16 || config.block_size % 16 != 0 || config.block_size > 1024)
     fail_load("block_size is %d, needed is a multiple of 16 up to 1024", config.block_size);
   if (config.max_num_seqs < 1 || config.max_num_seqs > 4096)
@@ -248,9 +247,10 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   check_config(config);
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Engine> engine(new Engine());
+  engine->device_ = make_device(config.device, config.threads);
+  const bool on_cpu = engine->device_->description().starts_with("cpu");
   engine->checkpoint_ = Checkpoint::open(config.model_path);
   const Checkpoint* checkpoint = engine->checkpoint_.get();
-  engine->device_ = make_cpu_device(config.threads);
   if (config.step_trace) {
     auto tracing = make_tracing_device(std::move(engine->device_));
     engine->tracing_ = tracing.get();
@@ -302,6 +302,9 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
     engine->kv_cache_ = engine->device_->make_kv_cache(layout.kv);
     if (!layout.states.layers.empty())
       engine->state_cache_ = engine->device_->make_state_cache(layout.states);
+    if (!on_cpu)
+      self_test(*checkpoint, spec, layout.kv.format, layout.kv.block_size, *engine->device_,
+                *make_cpu_device(config.threads));
     compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get());
     engine->scheduler_ = std::make_unique<Scheduler>(schedule);
     engine->sampler_ = std::make_unique<Sampler>(

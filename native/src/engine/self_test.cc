@@ -1,0 +1,226 @@
+#include "engine/self_test.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+
+namespace vllm {
+namespace {
+
+constexpr int kRows = 5;             // of activations: one sequence of so many tokens
+constexpr int64_t kWeightRows = 32;  // of each format
+constexpr double kTolerance = 0.03;  // relative, in RMS; a CPU that rounds activations to int8 errs by 0.011
+
+/// Values in [-1, 1) that are the same everywhere.
+std::vector<float> values(int64_t count, uint32_t seed) {
+  std::vector<float> out(static_cast<size_t>(count));
+  for (float& v : out) {
+    seed = seed * 1664525u + 1013904223u;
+    v = static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f;
+  }
+  return out;
+}
+
+/// One operation at a time on one device.
+class Bench {
+ public:
+  explicit Bench(Device& device) : device(device) {}
+
+  Tensor tensor(int64_t rows, int64_t cols, uint32_t seed) {
+    buffers_.push_back(device.allocate(static_cast<size_t>(rows * cols) * sizeof(float)));
+    const Tensor out{buffers_.back().get(), 0, rows, cols, cols};
+    device.write(out, values(rows * cols, seed).data());
+    return out;
+  }
+  std::vector<float> read(const Tensor& tensor) {
+    std::vector<float> out(static_cast<size_t>(tensor.rows * tensor.cols));
+    device.read(tensor, out.data());
+    return out;
+  }
+
+  /// What an operation needs until its result has been read.
+  template <class T>
+  T& keep(std::unique_ptr<T> object) {
+    T& out = *object;
+    kept_.push_back(std::move(object));
+    return out;
+  }
+
+  Device& device;
+
+ private:
+  std::vector<std::shared_ptr<void>> kept_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+using Run = std::function<Tensor(Bench&)>;
+
+class SelfTest {
+ public:
+  SelfTest(Device& device, Device& cpu) : device_(device), cpu_(cpu) {
+    for (int t = 0; t < kRows; ++t) {
+      batch.token_ids.push_back(t);
+      batch.positions.push_back(t);
+    }
+    batch.seq_start = {0, kRows};
+    batch.block_table = {0};
+    batch.max_blocks = 1;
+    batch.state_slots = {0};
+    batch.logit_rows = {kRows - 1};
+  }
+
+  void compare(const std::string& what, const Run& run) {
+    const std::vector<float> want = result(cpu_, run), got = result(device_, run);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+      size += std::pow(static_cast<double>(want[i]), 2);
+    }
+    if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= kTolerance))
+      fail_load("%s computes %s otherwise than the CPU: they are %.3g apart, at most %.3g are right.",
+                device_.description().c_str(), what.c_str(), apart, kTolerance);
+  }
+
+  StepBatch batch;
+
+ private:
+  std::vector<float> result(Device& device, const Run& run) {
+    Bench bench(device);
+    device.begin_step(batch);
+    const Tensor out = run(bench);
+    device.end_step();
+    return bench.read(out);
+  }
+
+  Device& device_;
+  Device& cpu_;
+};
+
+/// The first rows of a matrix.
+WeightView first_rows(WeightView view) {
+  view.rows = std::min(view.rows, kWeightRows);
+  if (view.scale && view.scale->size() > 1)
+    view.scale = std::make_shared<std::vector<float>>(view.scale->begin(), view.scale->begin() + view.rows);
+  return view;
+}
+
+void test_formats(const Checkpoint& checkpoint, SelfTest& test) {
+  std::map<Format, const Weight*> samples;
+  for (const auto& [name, weight] : checkpoint.weights())
+    if (weight.shape.size() == 2) samples.try_emplace(weight.format, &weight);
+  for (const auto& [format, weight] : samples) {
+    const WeightView view = first_rows(weight->view());
+    const std::string name = vllm::format("%s of %s", weight->name.c_str(), format_info(format).name);
+    test.compare("products with " + name, [&](Bench& bench) {
+      const DeviceWeight* const list[] = {&bench.keep(bench.device.pack(view, false))};
+      const Tensor out = bench.tensor(kRows, view.rows, 2);
+      bench.device.matmul(list, bench.tensor(kRows, view.cols, 1), nullptr, false, out);
+      return out;
+    });
+    if (view.rows < kRows) continue;
+    test.compare("rows of " + name, [&](Bench& bench) {
+      const DeviceWeight& packed = bench.keep(bench.device.pack(view, true));
+      const Tensor out = bench.tensor(kRows, view.cols, 2);
+      bench.device.embed(packed, 1.5f, out);
+      return out;
+    });
+  }
+}
+
+void test_attention(const ModelSpec& spec, KvFormat kv_format, int block_size, SelfTest& test) {
+  const int64_t q_cols = int64_t{spec.heads} * spec.head_dim,
+                kv_cols = int64_t{spec.kv_heads} * spec.head_dim;
+  for (const RopeSpec& rope : spec.ropes) {
+    test.compare("rotary positions", [&](Bench& bench) {
+      const Tensor x = bench.tensor(kRows, q_cols, 3), norm = bench.tensor(1, spec.head_dim, 4);
+      bench.device.norm_rope(x, spec.heads, &norm, spec.norm_eps, rope);
+      return x;
+    });
+  }
+  KvCacheSpec cache;
+  cache.layers = {{spec.kv_heads, spec.head_dim}};
+  cache.block_size = block_size;
+  cache.num_blocks = 1;
+  cache.format = kv_format;
+  AttentionSpec attention;
+  attention.heads = spec.heads;
+  attention.kv_heads = spec.kv_heads;
+  attention.head_dim = spec.head_dim;
+  attention.scale = spec.attention_scale;
+  attention.softcap = spec.attention_softcap;
+  test.compare("attention", [&](Bench& bench) {
+    KvCache& kv = bench.keep(bench.device.make_kv_cache(cache));
+    const Tensor out = bench.tensor(kRows, q_cols, 5);
+    bench.device.write_kv(kv, 0, bench.tensor(kRows, kv_cols, 6), bench.tensor(kRows, kv_cols, 7));
+    bench.device.attention(kv, 0, bench.tensor(kRows, q_cols, 8), attention, out);
+    return out;
+  });
+}
+
+void test_delta_net(const DeltaNetSpec& spec, SelfTest& test) {
+  test.compare("gated DeltaNet", [&](Bench& bench) {
+    StateCache& states = bench.keep(bench.device.make_state_cache({{spec}, 1}));
+    const Tensor x = bench.tensor(kRows, spec.conv_cols(), 9),
+                 out = bench.tensor(kRows, spec.value_cols(), 10);
+    bench.device.causal_conv(states, 0, bench.tensor(spec.conv_kernel, spec.conv_cols(), 11), x);
+    bench.device.delta_rule(states, 0, x, bench.tensor(kRows, spec.value_heads, 12),
+                            bench.tensor(kRows, spec.value_heads, 13), bench.tensor(1, spec.value_heads, 14),
+                            bench.tensor(1, spec.value_heads, 15), out);
+    return out;
+  });
+}
+
+void test_experts(const ModelSpec& spec, SelfTest& test) {
+  constexpr int64_t kHidden = 64, kInner = 32;
+  const int count = std::max(spec.experts.router.experts_per_row, 4);
+  const auto matrix = std::make_shared<std::vector<float>>(values(kHidden * kInner, 16));
+  const auto* bytes = reinterpret_cast<const uint8_t*>(matrix->data());
+  test.compare("a mixture of experts", [&](Bench& bench) {
+    const DeviceWeight* const in =
+        &bench.keep(bench.device.pack({Format::F32, kInner, kHidden, bytes, matrix}, false));
+    const DeviceWeight* const back =
+        &bench.keep(bench.device.pack({Format::F32, kHidden, kInner, bytes, matrix}, false));
+    const std::vector<ExpertWeights> list(static_cast<size_t>(count), {in, in, back});
+    const Tensor out = bench.tensor(kRows, kHidden, 17);
+    bench.device.experts(spec.experts.router, list, spec.activation, bench.tensor(kRows, kHidden, 18),
+                         bench.tensor(kRows, count, 19), true, out);
+    bench.device.add_gated_rows(bench.tensor(kRows, kHidden, 20), bench.tensor(kRows, 1, 21), out);
+    return out;
+  });
+}
+
+}  // namespace
+
+void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_format, int block_size,
+               Device& device, Device& cpu) {
+  SelfTest test(device, cpu);
+  test_formats(checkpoint, test);
+  test.compare("rms norms", [&](Bench& bench) {
+    const Tensor x = bench.tensor(kRows, spec.hidden, 22);
+    bench.device.rms_norm(x, bench.tensor(1, spec.hidden, 23), spec.norm_eps, true, x);
+    return x;
+  });
+  test.compare("gated activations", [&](Bench& bench) {
+    const Tensor x = bench.tensor(kRows, spec.hidden, 24);
+    bench.device.gated(spec.activation, x, bench.tensor(kRows, spec.hidden, 25), x);
+    if (spec.logit_softcap > 0) bench.device.softcap(spec.logit_softcap, x);
+    return x;
+  });
+  test.compare("rows for logits", [&](Bench& bench) {
+    const Tensor out = bench.tensor(1, spec.hidden, 26);
+    bench.device.gather_logit_rows(bench.tensor(kRows, spec.hidden, 27), out);
+    return out;
+  });
+  const auto any = [&](Mixer mixer) {
+    return std::any_of(spec.layers.begin(), spec.layers.end(),
+                       [&](const LayerSpec& layer) { return layer.mixer == mixer; });
+  };
+  if (any(Mixer::Attention)) test_attention(spec, kv_format, block_size, test);
+  if (any(Mixer::DeltaNet)) test_delta_net(spec.delta_net, test);
+  if (spec.experts.count > 0) test_experts(spec, test);
+}
+
+}  // namespace vllm
