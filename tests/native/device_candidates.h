@@ -11,6 +11,7 @@ struct Candidate {
   std::string name;
   std::string kind;  // candidates of one kind give the same bits
   std::unique_ptr<Device> device;
+  bool slow = false;  // a GPU that a CPU plays: fewer cases of what takes long
 };
 
 // Sanitizers make the suite many times slower; one number of threads reaches all code.
@@ -41,11 +42,12 @@ inline const std::vector<Candidate>& candidates() {
       const std::string name = vllm::format("vulkan:%zu", i);
       try {
         std::unique_ptr<Device> device = make_device(name, 0);
-        list.push_back({device->description(), name, std::move(device)});
+        list.push_back({device->description(), name, std::move(device), true});
       } catch (const Error& e) {
         MESSAGE(e.message());
       }
     }
+    REQUIRE_MESSAGE(!list.empty(), "This machine has no device of the kind " << (chosen ? chosen : "any"));
     return list;
   }();
   return all;

@@ -49,14 +49,14 @@ Pipelines::Pipelines(const Context& context) : context_(context) {
   cache.pInitialData = saved.data();
   context.check(vk.vkCreatePipelineCache(context.device(), &cache, nullptr, &cache_),
                 "making a pipeline cache");
-  vk.vkGetPipelineCacheData(context.device(), cache_, &loaded_bytes_, nullptr);
+  saved_bytes_ = saved.size();
 }
 
 Pipelines::~Pipelines() {
   const DeviceFunctions& vk = context_.vk();
   size_t bytes = 0;
   vk.vkGetPipelineCacheData(context_.device(), cache_, &bytes, nullptr);
-  if (const std::string path = cache_path(); bytes != loaded_bytes_ && !path.empty()) {
+  if (const std::string path = cache_path(); bytes != saved_bytes_ && !path.empty()) {
     std::string data(bytes, '\0');
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);

@@ -38,7 +38,7 @@ class Pipelines {
   const Context& context_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  size_t loaded_bytes_ = 0;  // of the cache that was read
+  size_t saved_bytes_ = 0;  // of the file that was read
   std::map<Shader, VkShaderModule> modules_;
   std::map<std::vector<uint32_t>, VkPipeline> pipelines_;  // by shader and constants
   std::vector<uint32_t> key_;

@@ -11,6 +11,8 @@ constexpr int kCommandsAtOnce = 256;                // a longer step starts to r
 constexpr size_t kStagedAtOnce = size_t{16} << 20;  // bytes; likewise for weights
 constexpr size_t kMostPending = 64;
 
+}  // namespace
+
 bool overlap(const Use& a, const Use& b) {
   const uint64_t a_end = a.address + (a.rows - 1) * a.stride + a.width,
                  b_end = b.address + (b.rows - 1) * b.stride + b.width;
@@ -21,8 +23,6 @@ bool overlap(const Use& a, const Use& b) {
   const uint64_t shift = (b.address % stride + stride - a.address % stride) % stride;
   return shift < a.width || shift + b.width > stride;
 }
-
-}  // namespace
 
 Recorder::Recorder(const Context& context, Memory& memory) : context_(context) {
   const DeviceFunctions& vk = context.vk();

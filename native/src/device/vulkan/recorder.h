@@ -18,6 +18,9 @@ struct Use {
   bool write = false;
 };
 
+/// Whether the two have a byte in common.
+bool overlap(const Use& a, const Use& b);
+
 /// Workgroups of a dispatch.
 struct Groups {
   int64_t x = 1, y = 1, z = 1;

@@ -1,6 +1,7 @@
 // Memory and steps of the Vulkan device.
 #include "device/vulkan/vulkan_device.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -8,9 +9,17 @@
 #include "device/checks.h"
 
 namespace vllm::vulkan {
+namespace {
 
-VulkanDevice::VulkanDevice(std::string_view name)
+constexpr int64_t kMostPartBytes = (int64_t{1} << 33) - 4096;  // shaders count 2^31 words
+
+}  // namespace
+
+VulkanDevice::VulkanDevice(std::string_view name, size_t most_part_bytes)
     : context_(name),
+      most_part_bytes_(most_part_bytes
+                           ? static_cast<int64_t>(most_part_bytes)
+                           : std::min(static_cast<int64_t>(context_.gpu().max_allocation), kMostPartBytes)),
       memory_(context_),
       pipelines_(context_),
       arenas_{Arena(memory_), Arena(memory_)},

@@ -20,8 +20,9 @@ using uint = uint32_t;
 
 class VulkanDevice final : public Device {
  public:
-  /// `name`: "vulkan" or "vulkan:N".
-  explicit VulkanDevice(std::string_view name);
+  /// `name`: "vulkan" or "vulkan:N". A weight of more than `most_part_bytes` lies in several buffers; 0: than
+  /// the device can hold in one.
+  explicit VulkanDevice(std::string_view name, size_t most_part_bytes = 0);
   ~VulkanDevice() override;
 
   std::string description() const override;
@@ -92,6 +93,7 @@ class VulkanDevice final : public Device {
   Range scratch(size_t bytes);
 
   Context context_;
+  const int64_t most_part_bytes_;
   Memory memory_;
   Pipelines pipelines_;
   Arena arenas_[2];

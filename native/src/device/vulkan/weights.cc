@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kPieceBytes = 4 << 20;  // uploaded at once
 constexpr int64_t kSlackBytes = 64;       // shaders may read a little beyond a row
-constexpr int64_t kMostPartBytes = (int64_t{1} << 32) - 4096;
 
 }  // namespace
 
@@ -47,7 +46,7 @@ std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
   weight->cols = view.cols;
   const int64_t bytes = row_bytes(view.format, view.cols), padded = (bytes + 3) / 4 * 4;
   weight->row_words = static_cast<int32_t>(padded / 4);
-  const int64_t most = std::min(static_cast<int64_t>(gpu().max_allocation), kMostPartBytes) - kSlackBytes;
+  const int64_t most = most_part_bytes_ - kSlackBytes;
   const int64_t part_rows = std::min(view.rows, most / padded);
   if (part_rows == 0)
     fail_load("A row of %lld bytes is more than the Vulkan device holds in one piece (%lld bytes).",

@@ -12,47 +12,54 @@
 #include "split.glsl"
 PARAMETERS(Attention);
 
-const int kMaxHeadWords = 512;  // of the query
-shared float query[kMaxHeadWords];
+const int kMaxHeadDim = 512;  // vulkan/attention.cc has it too
+shared float query[kMaxHeadDim + 1];
 shared float weights[kSplitKeys];
 
-/// Scores of the keys [first, end) of a split into `weights`.
+/// `sum` and the product of word i of a key with the query.
+float add_word(float sum, int i, uint word) {
+  if (BF16 == 0) return fma(query[i], uintBitsToFloat(word), sum);
+  const float low = fma(query[2 * i], uintBitsToFloat(word << 16), sum);
+  return fma(query[2 * i + 1], uintBitsToFloat(word & 0xffff0000u), low);  // 0 beyond an odd head_dim
+}
+
+/// Scores of the keys [first, end) of a split into `weights`. Loops take four steps a turn: drivers on the CPU
+/// limit the turns that an invocation makes.
 void score(int sequence, int kv_head, int split, int first, int end) {
-  const int words = kv_words(p.head_dim);
+  const int words = kv_words(p.head_dim), step = p.block_size;
   for (int j = first + LANE; j < end; j += GROUP) {
-    const int block = p.block_table.at[sequence * p.max_blocks + j / p.block_size];
-    const int key = (block * (p.heads / p.group) + kv_head) * words * p.block_size + j % p.block_size;
+    const int block = p.block_table.at[sequence * p.max_blocks + j / step];
+    const int key = (block * (p.heads / p.group) + kv_head) * words * step + j % step;
     precise float sum = 0.0;
-    for (int i = 0; i < words; ++i) {
-      const uint word = p.keys.at[key + i * p.block_size];
-      if (BF16 != 0) {
-        sum = fma(query[2 * i], uintBitsToFloat(word << 16), sum);
-        if (2 * i + 1 < p.head_dim) sum = fma(query[2 * i + 1], uintBitsToFloat(word & 0xffff0000u), sum);
-      } else {
-        sum = fma(query[i], uintBitsToFloat(word), sum);
-      }
-    }
+    int i = 0;
+    for (; i + 4 <= words; i += 4)
+      [[unroll]] for (int n = i; n < i + 4; ++n) sum = add_word(sum, n, p.keys.at[key + n * step]);
+    for (; i < words; ++i) sum = add_word(sum, i, p.keys.at[key + i * step]);
     sum *= p.scale;
     if (p.cap > 0.0) sum = p.cap * tanh_(sum / p.cap);
     weights[j - split * kSplitKeys] = sum;
   }
 }
 
+/// Dim d of a value, of which `word` has it.
+float value_of(uint word, int d) {
+  return uintBitsToFloat(BF16 == 0 ? word : (d & 1) == 0 ? word << 16 : word & 0xffff0000u);
+}
+
 /// The weighted sum of dim d over the keys [first, end) of a split.
 float mix(int sequence, int kv_head, int split, int first, int end, int d) {
-  const int words = kv_words(p.head_dim), heads = p.heads / p.group;
+  const int words = kv_words(p.head_dim), heads = p.heads / p.group, word = BF16 != 0 ? d / 2 : d;
   precise float sum = 0.0;
-  for (int j = first; j < end; ++j) {
+  for (int j = first; j < end;) {
+    const int slot = j % p.block_size, count = min(end - j, p.block_size - slot);
     const int block = p.block_table.at[sequence * p.max_blocks + j / p.block_size];
-    const int value = ((block * heads + kv_head) * p.block_size + j % p.block_size) * words;
-    float v;
-    if (BF16 != 0) {
-      const uint word = p.values.at[value + d / 2];
-      v = uintBitsToFloat((d & 1) == 0 ? word << 16 : word & 0xffff0000u);
-    } else {
-      v = uintBitsToFloat(p.values.at[value + d]);
-    }
-    sum = fma(weights[j - split * kSplitKeys], v, sum);
+    const int value = ((block * heads + kv_head) * p.block_size + slot) * words + word, at = j - split * kSplitKeys;
+    int i = 0;
+    for (; i + 4 <= count; i += 4)
+      [[unroll]] for (int n = i; n < i + 4; ++n)
+        sum = fma(weights[at + n], value_of(p.values.at[value + n * words], d), sum);
+    for (; i < count; ++i) sum = fma(weights[at + i], value_of(p.values.at[value + i * words], d), sum);
+    j += count;
   }
   return sum;
 }
@@ -66,7 +73,8 @@ void main() {
   if (p.splits != 0) mine = ivec2(range.x + int(gl_WorkGroupID.z), range.x + int(gl_WorkGroupID.z) + 1);
   if (mine.x >= range.y) return;
 
-  for (int d = LANE; d < p.head_dim; d += GROUP) query[d] = p.q.at[row * p.q_stride + head * p.head_dim + d];
+  const int q = row * p.q_stride + head * p.head_dim;
+  for (int d = LANE; d < p.head_dim + 1; d += GROUP) query[d] = d < p.head_dim ? p.q.at[q + d] : 0.0;
   barrier();
   const int out_ = row * p.out_stride + head * p.head_dim;
   const int partial = ((row * p.heads + head) * p.splits + int(gl_WorkGroupID.z)) * (p.head_dim + 2);

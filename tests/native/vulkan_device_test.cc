@@ -1,0 +1,240 @@
+// What is the Vulkan device's own: choice of a device, memory, order of commands, weights in parts, the
+// pipeline cache. Its operations are held to the reference by the tests over all devices.
+#ifdef VLLM_VULKAN
+#include "device/vulkan/vulkan_device.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "device_rig.h"
+
+using namespace vllm;
+using namespace vllm::test;
+using namespace vllm::vulkan;
+
+namespace {
+
+std::string refusal(const char* name) {
+  try {
+    make_device(name, 1);
+  } catch (const Error& e) {
+    CHECK(e.status() == Status::ModelLoad);
+    return e.message();
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a device is chosen by name, and one that is not there is refused with those that are") {
+  REQUIRE(!vulkan_devices().empty());
+  for (const char* name : {"vulkan:99", "vulkan:4294967296"}) {
+    CHECK(has(refusal(name), "no Vulkan device"));
+    CHECK(has(refusal(name), vulkan_devices()[0]));
+  }
+  for (const char* name : {"vulkan:", "vulkan:x", "vulkan:1x", "vulkan:-1", "vulkan :0", "gpu", ""})
+    CHECK(has(refusal(name), "needed is"));
+  CHECK(has(make_device("vulkan:0", 1)->description(), vulkan_devices()[0]));
+  CHECK(make_device("cpu", 1)->description().starts_with("cpu"));
+}
+
+TEST_CASE("auto never takes a driver on the CPU") {
+  CHECK(make_device("auto", 1)->description().starts_with("cpu") == first_gpu().empty());
+  const auto instance = Instance::open();
+  for (const Gpu& gpu : list_gpus(*instance))
+    if (gpu.type != VK_PHYSICAL_DEVICE_TYPE_CPU && gpu.unfit.empty()) CHECK(!first_gpu().empty());
+}
+
+TEST_CASE("ranges of memory are apart, aligned and come back") {
+  const Context context("vulkan");
+  Memory memory(context);
+  Random random(1);
+  std::vector<Range> taken;
+  std::set<std::pair<uint64_t, uint64_t>> spans;  // by address
+  for (int i = 0; i < 3000; ++i) {
+    if (taken.size() < 200 && random.uniform() < 0.6) {
+      const auto bytes = static_cast<size_t>(std::exp(random.uniform() * 14));
+      const Range range = memory.allocate(bytes, MemoryKind::Device);
+      CHECK(range.bytes == bytes);
+      CHECK(range.offset % Memory::kAlignment == 0);
+      const auto next = spans.lower_bound({range.address, 0});
+      if (next != spans.end()) CHECK(range.address + bytes <= next->first);
+      if (next != spans.begin()) CHECK(std::prev(next)->second <= range.address);
+      spans.insert({range.address, range.address + bytes});
+      taken.push_back(range);
+    } else if (!taken.empty()) {
+      std::swap(taken[random.bits() % taken.size()], taken.back());
+      spans.erase({taken.back().address, taken.back().address + taken.back().bytes});
+      memory.free(taken.back());
+      taken.pop_back();
+    }
+  }
+  CHECK(memory.used() > 0);
+  for (const Range& range : taken) memory.free(range);
+  CHECK(memory.used() == 0);
+  // What was cut up is whole again.
+  const Range large = memory.allocate(size_t{64} << 20, MemoryKind::Device);
+  memory.free(large);
+  const Range upload = memory.allocate(100, MemoryKind::Upload);
+  CHECK(upload.host != nullptr);
+  memory.free(upload);
+}
+
+TEST_CASE("uses of memory overlap when they share a byte") {
+  Random random(2);
+  const auto any = [&] {
+    Use use;
+    use.address = 1000 + random.bits() % 40;
+    use.rows = 1 + random.bits() % 4;
+    use.width = 1 + random.bits() % 6;
+    use.stride = use.rows == 1 ? 0 : std::max<uint64_t>(use.width, random.bits() % 2 ? 8 : 12);
+    return use;
+  };
+  const auto bytes = [](const Use& use) {
+    std::set<uint64_t> out;
+    for (uint64_t r = 0; r < use.rows; ++r)
+      for (uint64_t i = 0; i < use.width; ++i) out.insert(use.address + r * use.stride + i);
+    return out;
+  };
+  int apart = 0, columns = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Use a = any(), b = any();
+    const auto of_a = bytes(a), of_b = bytes(b);
+    const bool shared = std::any_of(of_a.begin(), of_a.end(), [&](uint64_t x) { return of_b.count(x) != 0; });
+    CHECK((overlap(a, b) || !shared));
+    CHECK(overlap(a, b) == overlap(b, a));
+    if (overlap(a, b)) continue;
+    ++apart;
+    columns += *of_a.rbegin() > *of_b.begin() && *of_b.rbegin() > *of_a.begin();
+  }
+  CHECK(apart > 1000);
+  CHECK(columns > 100);  // of one matrix are told apart
+}
+
+TEST_CASE("commands that depend on each other run in order, over many submissions") {
+  VulkanDevice device("vulkan");
+  const auto cpu = make_cpu_device(1);
+  const int rows = 3, cols = 40;
+  const auto x = Random(3).gauss(rows * 4 * cols);
+  std::vector<float> results[2];
+  Device* const devices[] = {cpu.get(), &device};
+  for (int d = 0; d < 2; ++d) {
+    Rig rig(*devices[d]);
+    const Tensor all = rig.tensor(rows, 4 * cols, x, 3),
+                 weight = rig.tensor(1, cols, std::vector<float>(cols, 1.0f));
+    Random random(4);
+    for (int i = 0; i < 900; ++i) {
+      const auto part = [&] { return all.columns(static_cast<int64_t>(random.bits() % 4) * cols, cols); };
+      const Tensor from = part(), to = part();
+      devices[d]->rms_norm(from, weight, 1e-5f, from.offset != to.offset, to);
+      if (i % 100 == 50) devices[d]->write(to, x.data());
+    }
+    results[d] = rig.read(all);
+  }
+  expect_close(results[0], results[1], 1e-3, 1e-3);
+}
+
+TEST_CASE("a weight in several buffers gives what it gives in one") {
+  VulkanDevice whole("vulkan"), parted("vulkan", 4000);
+  const int rows = 3, cols = 512, outputs = 61;
+  StepBatch batch = rows_from(0, rows);
+  batch.token_ids = {60, 0, 17};
+  const auto x = Random(5).gauss(rows * cols), b = Random(6).gauss(outputs);
+  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K}) {
+    Weights weights(format, outputs, cols, 7);
+    auto scale = std::make_shared<std::vector<float>>(outputs);
+    for (int i = 0; i < outputs; ++i) (*scale)[static_cast<size_t>(i)] = 1.0f + static_cast<float>(i) / 64;
+    weights.view.scale = scale;
+    std::vector<float> results[2];
+    Device* const devices[] = {&whole, &parted};
+    for (int d = 0; d < 2; ++d) {
+      Device& device = *devices[d];
+      Rig rig(device);
+      const auto packed = device.pack(weights.view, false);
+      const DeviceWeight* const list[] = {packed.get(), packed.get()};
+      const Tensor out = rig.tensor(rows, 2 * outputs, {}, 2), bias = rig.tensor(1, 2 * outputs, {}),
+                   looked_up = rig.tensor(rows, cols, {});
+      device.write(bias.columns(outputs, outputs), b.data());
+      device.begin_step(batch);
+      device.matmul(list, rig.tensor(rows, cols, x), &bias, false, out);
+      device.embed(*packed, 2.0f, looked_up);
+      device.end_step();
+      results[d] = rig.read(out);
+      const auto more = rig.read(looked_up);
+      results[d].insert(results[d].end(), more.begin(), more.end());
+    }
+    CHECK(rms(results[0]) > 0);
+    expect_equal(results[0], results[1]);
+  }
+  const Weights wide(Format::F32, 2, 2000, 1);
+  CHECK_THROWS_AS(parted.pack(wide.view, false), Error);
+}
+
+TEST_CASE("more is read and written at once than staging memory holds") {
+  VulkanDevice device("vulkan");
+  const int64_t rows = 3, cols = 2 << 20;
+  Rig rig(device);
+  const auto x = Random(8).gauss(static_cast<size_t>(rows * cols));
+  expect_equal(x, rig.read(rig.tensor(rows, cols, x, 5)));
+  const std::vector<float> zeros = rig.read(rig.tensor(rows, cols, {}));
+  CHECK(std::all_of(zeros.begin(), zeros.end(), [](float v) { return v == 0; }));
+}
+
+TEST_CASE("a step that fails halfway does not spoil the next") {
+  VulkanDevice device("vulkan");
+  Rig rig(device);
+  const auto x = Random(9).gauss(2 * 64);
+  const Tensor t = rig.tensor(2, 64, x), out = rig.tensor(1, 64, {});
+  StepBatch batch = rows_from(0, 2);
+  batch.logit_rows = {1};
+  for (int i = 0; i < 5; ++i) {
+    device.begin_step(batch);
+    CHECK_THROWS_AS(device.gather_logit_rows(t, t), Error);  // no end_step, as in an engine whose step threw
+  }
+  device.begin_step(batch);
+  device.gather_logit_rows(t, out);
+  device.end_step();
+  expect_equal({x.begin() + 64, x.end()}, rig.read(out));
+}
+
+TEST_CASE("pipelines are kept on disk, and a damaged file does no harm") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       vllm::format("vulkan-cache-test-%d", static_cast<int>(getpid()));
+  const char* const before = std::getenv("XDG_CACHE_HOME");
+  const std::string saved = before ? before : "";
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const auto compute = [] {
+    VulkanDevice device("vulkan");
+    Rig rig(device);
+    const Tensor x = rig.tensor(1, 8, std::vector<float>(8, 3.0f));
+    device.softcap(1.0f, x);
+    CHECK(rig.read(x)[0] == doctest::Approx(std::tanh(3.0f)));
+  };
+  const auto files = [&] {
+    std::vector<std::filesystem::path> out;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "vllm"))
+      out.push_back(entry.path());
+    return out;
+  };
+  compute();
+  REQUIRE(files().size() == 1);
+  const std::filesystem::path file = files()[0];
+  CHECK(std::filesystem::file_size(file) > 0);
+  compute();
+  for (const char* content : {"", "no cache", "\x20\0\0\0\x01\0\0\0"}) {
+    std::ofstream(file, std::ios::binary) << content;
+    compute();
+  }
+  CHECK(files().size() == 1);
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file where the folder should be";
+  compute();
+  std::filesystem::remove(folder);
+  before ? setenv("XDG_CACHE_HOME", saved.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+}
+#endif
