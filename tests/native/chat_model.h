@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "all_devices.h"
 #include "base/json.h"
 #include "tiny_models.h"
 #include "vllm_ext.h"
@@ -51,8 +52,9 @@ struct Model {
     params.tool_parser = tool_parser;
     params.reasoning_parser = reasoning;
     params.enable_jump_forward = jump_forward ? 1 : 2;
-    REQUIRE_MESSAGE(vllm_ext_load(&params, R"({"threads": 2, "kv_cache_dtype": "f32"})", &engine) == VLLM_OK,
-                    vllm_last_error());
+    const std::string settings =
+        R"({"threads": 2, "kv_cache_dtype": "f32", "device": ")" + test::engine_device() + "\"}";
+    REQUIRE_MESSAGE(vllm_ext_load(&params, settings.c_str(), &engine) == VLLM_OK, vllm_last_error());
   }
   ~Model() {
     vllm_engine_free(engine);

@@ -1,8 +1,9 @@
 // The devices of this machine that the conformance tests hold against the reference device: the CPU's and
 // every one that Vulkan offers. VLLM_TEST_DEVICES=cpu or vulkan leaves the others out.
 #pragma once
-#include <cstdlib>
+#include <iterator>
 
+#include "all_devices.h"
 #include "device_rig.h"
 
 namespace vllm::test {
@@ -11,7 +12,7 @@ struct Candidate {
   std::string name;
   std::string kind;  // candidates of one kind give the same bits
   std::unique_ptr<Device> device;
-  bool slow = false;  // a GPU that a CPU plays: fewer cases of what takes long
+  bool slow = false;  // likely a GPU that a CPU plays: fewer cases of what takes long
 };
 
 // Sanitizers make the suite many times slower; one number of threads reaches all code.
@@ -24,30 +25,8 @@ inline constexpr int kThreadCounts[] = {1, 2, 3};
 inline const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> list;
-    const char* const chosen = std::getenv("VLLM_TEST_DEVICES");
-    const auto wanted = [&](const char* kind) { return chosen == nullptr || std::string(chosen) == kind; };
-    for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
-      for (int threads : kThreadCounts) {
-        if (!wanted("cpu")) break;
-        try {
-          std::unique_ptr<Device> device = make_cpu_device(threads, isa);
-          list.push_back({device->description(), isa, std::move(device)});
-        } catch (const Error&) {
-          MESSAGE("This machine lacks " << isa << ".");
-          break;
-        }
-      }
-    }
-    for (size_t i = 0; wanted("vulkan") && i < vulkan_devices().size(); ++i) {
-      const std::string name = vllm::format("vulkan:%zu", i);
-      try {
-        std::unique_ptr<Device> device = make_device(name, 0);
-        list.push_back({device->description(), name, std::move(device), true});
-      } catch (const Error& e) {
-        MESSAGE(e.message());
-      }
-    }
-    REQUIRE_MESSAGE(!list.empty(), "This machine has no device of the kind " << (chosen ? chosen : "any"));
+    for (TestDevice& each : all_devices({std::begin(kThreadCounts), std::end(kThreadCounts)}))
+      list.push_back({each.device->description(), each.kind, std::move(each.device), each.vulkan()});
     return list;
   }();
   return all;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "all_devices.h"
 #include "tiny_models.h"
 
 using namespace vllm;
@@ -19,6 +20,7 @@ namespace {
 EngineConfig config(const char* model = "llama") {
   EngineConfig c;
   c.model_path = tiny::folder(model);
+  c.device = test::engine_device();
   c.threads = 2;
   c.block_size = 16;
   c.num_blocks = 64;

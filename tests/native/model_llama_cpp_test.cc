@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "all_devices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -27,16 +28,9 @@ TEST_CASE("logits of quantised experts agree with llama.cpp") {
   REQUIRE(file.good());
 
   const auto checkpoint = Checkpoint::open(folder + "qwen3moe.gguf");
-  std::vector<std::unique_ptr<Device>> devices;
-  devices.push_back(make_reference_device());
-  for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
-    try {
-      devices.push_back(make_cpu_device(2, isa));
-    } catch (const Error&) {
-      // this machine lacks the instruction set
-    }
-  }
-  for (const auto& device : devices) {
+  std::vector<test::TestDevice> devices = test::all_devices();
+  if (test::wanted("cpu")) devices.push_back({"reference", make_reference_device()});
+  for (const auto& [kind, device] : devices) {
     CAPTURE(device->description());
     const auto model = Model::load(*checkpoint, *device);
     REQUIRE(model->spec().vocab == vocab);

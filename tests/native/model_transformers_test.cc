@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "all_devices.h"
 #include "edited_checkpoint.h"
 #include "tiny_models.h"
 
@@ -132,21 +133,14 @@ double rms(const std::vector<float>& a, const std::vector<float>& b, float scale
 }  // namespace
 
 TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
+  std::vector<test::TestDevice> devices = test::all_devices();
+  if (test::wanted("cpu")) devices.push_back({"reference", make_reference_device()});
   for (const Case& c : kCases) {
     CAPTURE(c.folder);
     CAPTURE(c.file);
     const tiny::Expected expected = tiny::expected(c.folder);
     const auto checkpoint = Checkpoint::open(tiny::folder(c.folder) + c.file);
-    std::vector<std::unique_ptr<Device>> devices;
-    devices.push_back(make_reference_device());
-    for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"}) {
-      try {
-        devices.push_back(make_cpu_device(2, isa));
-      } catch (const Error&) {
-        // this machine lacks the instruction set
-      }
-    }
-    for (const auto& device : devices) {
+    for (const auto& [kind, device] : devices) {
       CAPTURE(device->description());
       const auto model = Model::load(*checkpoint, *device, c.wanted_length);
       REQUIRE(model->spec().vocab == expected.vocab);
