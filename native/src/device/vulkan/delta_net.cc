@@ -8,10 +8,10 @@
 namespace vllm::vulkan {
 namespace {
 
-constexpr uint32_t kChannelGroup = 64, kValueGroup = 64;
-// shaders/delta_rule.comp has both too. A dispatch that walks down a whole prompt may take longer than some
-// systems allow, and drivers on the CPU limit the turns of its loops.
-constexpr int kMaxKeyDim = 512, kDeltaRows = 32;
+constexpr uint32_t kChannelGroup = 64, kValueGroup = 32, kPrepareGroup = 32;
+// A dispatch that walks down a whole prompt may take longer than some systems allow, and drivers on the CPU
+// limit the turns of its loops. shaders/delta_rule.comp has the rows too.
+constexpr int kDeltaRows = 32, kMaxKeyDim = 512;
 
 /// For each layer the histories of all slots, [slots][conv_kernel - 1][conv_cols], and the matrices,
 /// [slots][value_heads][key_dim][value_dim].
@@ -90,11 +90,15 @@ void VulkanDevice::delta_rule(StateCache& cache, int layer, const Tensor& qkv, c
   checks::delta_rule(*batch_, cache, layer, qkv, a, b, decay, dt_bias, out);
   const DeltaNetSpec& spec = cache.spec.layers[static_cast<size_t>(layer)];
   const VulkanBuffer& matrices = *static_cast<VulkanStateCache&>(cache).matrices[static_cast<size_t>(layer)];
+  const parameters::DeltaPrepare prepare{address(qkv),      address(a),        address(b),
+                                         address(decay),    address(dt_bias),  int32_t(qkv.stride),
+                                         int32_t(a.stride), int32_t(b.stride), spec.key_heads,
+                                         spec.value_heads,  spec.key_dim};
+  run(Shader::delta_prepare, {kPrepareGroup}, prepare, {2 * spec.key_heads + 1, qkv.rows},
+      {writes(qkv), writes(a), writes(b), reads(decay), reads(dt_bias)});
   parameters::DeltaRule p{address(qkv),
                           address(a),
                           address(b),
-                          address(decay),
-                          address(dt_bias),
                           address(out),
                           matrices.range.address,
                           inputs_.seq_start,
@@ -106,18 +110,17 @@ void VulkanDevice::delta_rule(StateCache& cache, int layer, const Tensor& qkv, c
                           int32_t(out.stride),
                           spec.key_heads,
                           spec.value_heads,
-                          spec.key_dim,
                           spec.value_dim,
                           spec.tiled,
-                          0,
-                          int32_t(VulkanStateCache::matrices_size(spec))};
+                          int32_t(VulkanStateCache::matrices_size(spec)),
+                          0};
   int longest = 0;
   for (int i = 0; i < batch_->sequences(); ++i)
     longest = std::max(longest, batch_->seq_start[i + 1] - batch_->seq_start[i]);
   for (; p.first_row < longest; p.first_row += kDeltaRows)
-    run(Shader::delta_rule, {kValueGroup}, p,
+    run(Shader::delta_rule, {kValueGroup, static_cast<uint32_t>(spec.key_dim)}, p,
         {spec.value_heads * ((spec.value_dim + kValueGroup - 1) / kValueGroup), batch_->sequences()},
-        {reads(qkv), reads(a), reads(b), reads(decay), reads(dt_bias), all_of(matrices), writes(out)});
+        {reads(qkv), reads(a), reads(b), all_of(matrices), writes(out)});
 }
 
 }  // namespace vllm::vulkan

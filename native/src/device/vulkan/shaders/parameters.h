@@ -101,16 +101,22 @@ struct CausalConv {
   int slot_stride;
 };
 
+// One workgroup a row and head of q and k, and one more a row.
+struct DeltaPrepare {
+  Floats qkv, a, b, decay, dt_bias;
+  int qkv_stride, a_stride, b_stride;
+  int key_heads, value_heads, key_dim;
+};
+
 // One workgroup a sequence and some rows of S of one value head. Of each sequence the rows from `first_row`
 // of it on are computed, at most kDeltaRows.
 struct DeltaRule {
-  Floats qkv, a, b, decay, dt_bias, out_;
+  Floats qkv, a, b, out_;
   Floats state;  // of the layer, [slots] * slot_stride, [value_heads][key_dim][value_dim]
   Ints seq_start, positions, slots;
   int qkv_stride, a_stride, b_stride, out_stride;
-  int key_heads, value_heads, key_dim, value_dim, tiled;
-  int first_row;
-  int slot_stride;
+  int key_heads, value_heads, value_dim, tiled;
+  int slot_stride, first_row;
 };
 
 // One workgroup a row. Choices of row t are ids[t * used ...], in rising order, and their weights.
