@@ -1,15 +1,19 @@
 # The shaders of the Vulkan device as SPIR-V inside C++: for each native/src/device/vulkan/shaders/NAME.comp a line of
 # vulkan_shader_list.inc and an array of vulkan_shader_code.inc, both in VULKAN_SHADER_INCLUDE. The device is left out
-# where Vulkan's headers or glslc are missing. Sets VLLM_VULKAN.
+# where Vulkan's headers or glslc are missing. Sets VLLM_HAS_VULKAN.
+option(VLLM_VULKAN "Build the Vulkan device where its tools are there" ON)
+set(VLLM_HAS_VULKAN OFF)
+if(NOT VLLM_VULKAN)
+  return()
+endif()
 find_program(GLSLC glslc)
 find_program(SPIRV_VAL spirv-val)
 find_path(VULKAN_INCLUDE vulkan/vulkan.h)
 if(NOT GLSLC OR NOT VULKAN_INCLUDE)
   message(NOTICE "Built without the Vulkan device: glslc or vulkan/vulkan.h is missing (packages glslc, libvulkan-dev)")
-  set(VLLM_VULKAN OFF)
   return()
 endif()
-set(VLLM_VULKAN ON)
+set(VLLM_HAS_VULKAN ON)
 set(VULKAN_SHADER_INCLUDE ${CMAKE_BINARY_DIR}/vulkan_shaders)
 set(VULKAN_SHADER_FILES "")
 set(shader_list "")

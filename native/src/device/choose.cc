@@ -1,6 +1,5 @@
 // Devices by name.
 #include "base/error.h"
-#include "base/log.h"
 #include "device/device.h"
 #ifdef VLLM_VULKAN
 #include "device/vulkan/vulkan_device.h"

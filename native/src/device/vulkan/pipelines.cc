@@ -11,7 +11,7 @@
 namespace vllm::vulkan {
 namespace {
 
-#include "vulkan_shader_code.inc"  // constexpr uint32_t k_NAME[] for each shader
+#include <vulkan_shader_code.inc>  // constexpr uint32_t k_NAME[] for each shader
 
 struct Code {
   const char* name;
@@ -21,7 +21,7 @@ struct Code {
 
 constexpr Code kCode[] = {
 #define VLLM_SHADER(name) {#name, k_##name, sizeof k_##name},
-#include "vulkan_shader_list.inc"
+#include <vulkan_shader_list.inc>
 #undef VLLM_SHADER
 };
 

@@ -13,7 +13,7 @@ namespace vllm::vulkan {
 /// One for each file of shaders/*.comp, by its name.
 enum class Shader : uint32_t {
 #define VLLM_SHADER(name) name,
-#include "vulkan_shader_list.inc"
+#include <vulkan_shader_list.inc>
 #undef VLLM_SHADER
 };
 
