@@ -53,7 +53,7 @@ struct Model {
     params.reasoning_parser = reasoning;
     params.enable_jump_forward = jump_forward ? 1 : 2;
     const std::string settings =
-        R"({"threads": 2, "kv_cache_dtype": "f32", "device": ")" + test::engine_device() + "\"}";
+        R"({"threads": 2, "kv_cache_dtype": "f32", "device": ")" + vllm::test::engine_device() + "\"}";
     REQUIRE_MESSAGE(vllm_ext_load(&params, settings.c_str(), &engine) == VLLM_OK, vllm_last_error());
   }
   ~Model() {
