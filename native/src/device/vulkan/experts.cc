@@ -5,14 +5,14 @@
 
 #include "base/error.h"
 #include "device/checks.h"
+#include "device/vulkan/product.h"
 #include "device/vulkan/weights.h"
 
 namespace vllm::vulkan {
 namespace {
 
 constexpr uint32_t kGroup = 128, kRouteGroup = 64;
-constexpr int64_t kOutputs = kGroup / 16;  // of a workgroup
-constexpr size_t kMaxExperts = 1024;       // shaders/route.comp
+constexpr size_t kMaxExperts = 1024;  // shaders/route.comp
 
 using Member = const DeviceWeight* ExpertWeights::*;
 
@@ -74,9 +74,11 @@ void VulkanDevice::experts(const RouterSpec& router, std::span<const ExpertWeigh
         table.address,     tables_.address,    ids.address,      in,
         to.address,        int32_t(used),      rows_of_x,        int32_t(one.rows),
         int32_t(one.cols), int32_t(in_stride), int32_t(one.rows)};
+    const ProductForm form(choices, 1, one.rows);
+    const uint32_t aligned = in % 16 == 0 && in_stride % 4 == 0;
     for (const Format format : formats)
-      run(Shader::expert_matmul, {kGroup, static_cast<uint32_t>(format)}, p,
-          {(one.rows + kOutputs - 1) / kOutputs, choices}, {from, ids, written(to)});
+      run(Shader::expert_matmul, {form.kGroup, static_cast<uint32_t>(format), form.rows, form.lanes, aligned},
+          p, {form.groups_x, form.groups_y}, {from, ids, written(to)});
   };
   product(&ExpertWeights::gate, reads(x), address(x), x.stride, true, gate);
   product(&ExpertWeights::up, reads(x), address(x), x.stride, true, up);

@@ -1,17 +1,17 @@
 // Table look-up and matrix products of the Vulkan device.
-#include <algorithm>
+#include <initializer_list>
 
 #include "device/checks.h"
+#include "device/vulkan/product.h"
 #include "device/vulkan/weights.h"
 
 namespace vllm::vulkan {
 namespace {
 
 constexpr uint32_t kGroup = 128;
-constexpr int64_t kOutputs = kGroup / 16;  // of a workgroup
-
-/// ROWS of shaders/matmul.comp.
-int64_t rows_together(int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
+constexpr int64_t kFewRows = 16;        // up to which shaders/matmul.comp computes
+constexpr int64_t kTileOutputs = 64;    // of a workgroup of shaders/matmul_tiles.comp
+constexpr int64_t kEmbedElements = 32;  // of an invocation
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void VulkanDevice::embed(const DeviceWeight& table, float scale, const Tensor& o
                               int32_t(weight.cols),       weight.row_words,
                               int32_t(out.stride),        weight.scale_kind,
                               weight.order != nullptr,    scale};
-    const int64_t groups = (weight.cols + 8 * kGroup - 1) / (8 * kGroup);
+    const int64_t groups = (weight.cols + kEmbedElements * kGroup - 1) / (kEmbedElements * kGroup);
     run(Shader::embed, {kGroup, static_cast<uint32_t>(weight.format)}, p, {groups, out.rows}, {writes(out)});
   }
 }
@@ -35,7 +35,7 @@ void VulkanDevice::matmul(std::span<const DeviceWeight* const> weights, const Te
                           bool accumulate, const Tensor& out) {
   checks::matmul(weights, x, bias, out);
   int64_t column = 0;
-  const int64_t together = rows_together(x.rows);
+  const uint32_t aligned = address(x) % 16 == 0 && x.stride % 4 == 0;
   for (const DeviceWeight* each : weights) {
     const auto& weight = static_cast<const VulkanWeight&>(*each);
     for (const VulkanWeight::Part& part : weight.parts) {
@@ -58,9 +58,17 @@ void VulkanDevice::matmul(std::span<const DeviceWeight* const> weights, const Te
                                  weight.order != nullptr,
                                  bias != nullptr,
                                  accumulate};
-      run(Shader::matmul, {kGroup, static_cast<uint32_t>(weight.format), static_cast<uint32_t>(together)}, p,
-          {(part.rows + kOutputs - 1) / kOutputs, (x.rows + together - 1) / together},
-          {reads(x), bias ? reads(added) : Use{}, writes(y)});
+      const auto format = static_cast<uint32_t>(weight.format);
+      const std::initializer_list<Use> uses = {reads(x), bias ? reads(added) : Use{}, writes(y)};
+      if (x.rows <= kFewRows) {
+        const ProductForm form(x.rows, 8, part.rows);
+        run(Shader::matmul, {form.kGroup, format, form.rows, form.lanes, aligned}, p,
+            {form.groups_x, form.groups_y}, uses);
+      } else {
+        const uint32_t tall = x.rows > 32 ? 8 : 4;  // eighths of a workgroup's rows
+        run(Shader::matmul_tiles, {kGroup, format, tall, aligned}, p,
+            {(part.rows + kTileOutputs - 1) / kTileOutputs, (x.rows + 8 * tall - 1) / (8 * tall)}, uses);
+      }
       column += part.rows;
     }
   }

@@ -87,6 +87,7 @@ class VulkanDevice final : public Device {
   /// Host memory that shaders read until the step after the next begins.
   Range for_step(size_t bytes) { return arenas_[step_].take(bytes); }
   uint64_t for_step(std::span<const int32_t> values);
+  void upload_grids();
   uint64_t rope_table(const RopeSpec& rope);
   uint64_t kv_slots(int block_size);
   /// Device memory of at least so many bytes that an operation needs while it runs; one at a time.
@@ -98,7 +99,8 @@ class VulkanDevice final : public Device {
   Pipelines pipelines_;
   Arena arenas_[2];
   Recorder recorder_;
-  Range readback_, scratch_, tables_;
+  Range readback_, scratch_;
+  Range tables_;  // grids of the IQ formats, from the first weight on
 
   const StepBatch* batch_ = nullptr;
   int step_ = 0;               // arena in use

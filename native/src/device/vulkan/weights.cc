@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
+#include "base/iq_grids.h"
 #include "base/mapped_file.h"
 #include "device/checks.h"
 
@@ -11,35 +13,27 @@ namespace vllm::vulkan {
 namespace {
 
 constexpr int64_t kPieceBytes = 4 << 20;  // uploaded at once
-constexpr int64_t kSlackBytes = 64;       // shaders may read a little beyond a row
+constexpr int64_t kSlackBytes = 128;      // shaders may read a little beyond a row
 
 }  // namespace
 
-bool has_format(Format format) {
-  switch (format) {
-    case Format::Q3_K:
-    case Format::IQ4_XS:
-    case Format::TQ1_0:
-    case Format::TQ2_0:
-    case Format::IQ2_XXS:
-    case Format::IQ2_XS:
-    case Format::IQ2_S:
-    case Format::IQ3_XXS:
-    case Format::IQ3_S:
-    case Format::IQ1_S:
-    case Format::IQ1_M:
-      return false;
-    default:
-      return true;
-  }
+/// Those of base/iq_grids.h, in the order of parameters.h.
+void VulkanDevice::upload_grids() {
+  const std::pair<int, std::span<const uint16_t>> grids[] = {
+      {parameters::kGridIq1, kIq1Grid},       {parameters::kGridIq2Xxs, kIq2XxsGrid},
+      {parameters::kGridIq2Xs, kIq2XsGrid},   {parameters::kGridIq2S, kIq2SGrid},
+      {parameters::kGridIq3Xxs, kIq3XxsGrid}, {parameters::kGridIq3S, kIq3SGrid}};
+  tables_ = memory_.allocate(parameters::kGridPoints * sizeof(uint16_t), MemoryKind::Device);
+  const Range staged = recorder_.stage(tables_.bytes);
+  for (const auto& [at, points] : grids)
+    std::memcpy(reinterpret_cast<uint16_t*>(staged.host) + at, points.data(), points.size_bytes());
+  recorder_.copy(staged, tables_);
 }
 
 std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
   checks::weight(view);
   const char* name = format_info(view.format).name;
-  if (!has_format(view.format))
-    fail_load("%s%sthe Vulkan device cannot compute with weights in the format %s.", view.name.c_str(),
-              view.name.empty() ? "" : ": ", name);
+  if (!tables_.buffer) upload_grids();
   auto weight = std::make_unique<VulkanWeight>();
   weight->format = view.format;
   weight->rows = view.rows;

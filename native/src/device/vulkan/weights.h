@@ -24,7 +24,4 @@ class VulkanWeight final : public DeviceWeight {
   }
 };
 
-/// Formats that formats.glsl decodes.
-bool has_format(Format format);
-
 }  // namespace vllm::vulkan

@@ -4,6 +4,10 @@
 //
 // Strides are from one row to the next. A flag is 0 or 1.
 
+// First point of each grid of base/iq_grids.h in `tables`, two points a word.
+const int kGridIq1 = 0, kGridIq2Xxs = 2048, kGridIq2Xs = 2304, kGridIq2S = 2816, kGridIq3Xxs = 3840,
+          kGridIq3S = 4096, kGridPoints = 4608;
+
 struct RmsNorm {
   Floats x, weight, out_;
   int cols, x_stride, out_stride;
@@ -47,7 +51,7 @@ struct GatherRows {
 // format of specialization constant 1. Where there is an order, column c holds input order[c].
 struct Embed {
   Words weight;
-  Words tables;  // codebooks of formats.glsl
+  Words tables;  // grids
   Floats scale;  // [1] or [rows of the part], by scale_kind
   Ints order, token_ids;
   Floats out_;
