@@ -97,6 +97,7 @@ std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
     weight->scale_kind = view.scale->size() == 1 ? 1 : 2;
   }
   if (view.order) weight->order = upload(view.order->data(), view.order->size());
+  recorder_.submit();  // whose end orders the copies before all that comes, so that no use names a weight
   return weight;
 }
 

@@ -1,7 +1,7 @@
 // What matmul.comp computes, with its bits, for many rows: a workgroup computes kOutputs outputs of 8 * TALL rows,
 // an invocation 4 of TALL. Pieces of W and x lie decoded in shared memory, columns apart, for all to use.
 //
-// Specialization constants: 0 must be 128; 1 FORMAT, 2 TALL (2, 4 or 8), 3 ALIGNED as in product.glsl.
+// Specialization constants: 0 must be 128; 1 FORMAT, 2 TALL (4 or 8), 3 ALIGNED as in product.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "formats.glsl"
@@ -10,8 +10,8 @@ layout(constant_id = 3) const int ALIGNED = 0;
 PARAMETERS(Matmul);
 
 const int kPiece = 32, kOutputs = 64, kMaxTall = 8, kThreads = 128;
-shared float w_tile[kPiece * kOutputs];      // [column][output]
-shared float x_tile[kPiece * 8 * kMaxTall];  // [column][row]
+shared vec4 w_tile[kPiece * kOutputs / 4];      // [column][output]
+shared vec4 x_tile[kPiece * 8 * kMaxTall / 4];  // [column][row]
 
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 at[]; };
 
@@ -30,7 +30,7 @@ void main() {
       if (part / 2 != w_half) continue;
       float v[8];
       decode8(p.weight, w, part, p.cols - k, v);
-      [[unroll]] for (int i = 0; i < 8; ++i) w_tile[(8 * part + i) * kOutputs + w_output] = v[i];
+      [[unroll]] for (int i = 0; i < 8; ++i) w_tile[((8 * part + i) * kOutputs + w_output) / 4][w_output % 4] = v[i];
     }
     for (int i = LANE; i < rows * (kPiece / 4); i += kThreads) {
       const int r = i % rows, c = i / rows * 4, at = min(first_row + r, p.rows - 1) * p.x_stride;
@@ -41,17 +41,17 @@ void main() {
         [[unroll]] for (int j = 0; j < 4; ++j)
           if (k + c + j < p.cols) four[j] = p.x.at[at + (p.has_order != 0 ? p.order.at[k + c + j] : k + c + j)];
       }
-      [[unroll]] for (int j = 0; j < 4; ++j) x_tile[(c + j) * rows + r] = four[j];
+      [[unroll]] for (int j = 0; j < 4; ++j) x_tile[((c + j) * rows + r) / 4][r % 4] = four[j];
     }
     barrier();
     precise float sum[kMaxTall * 4];
     [[unroll]] for (int i = 0; i < TALL * 4; ++i) sum[i] = 0.0;
     for (int c = 0; c < kPiece; ++c) {
-      float v[4];
-      [[unroll]] for (int o = 0; o < 4; ++o) v[o] = w_tile[c * kOutputs + my_outputs + o];
-      [[unroll]] for (int r = 0; r < TALL; ++r) {
-        const float x = x_tile[c * rows + my_rows + r];
-        [[unroll]] for (int o = 0; o < 4; ++o) sum[4 * r + o] = fma(v[o], x, sum[4 * r + o]);
+      const vec4 v = w_tile[(c * kOutputs + my_outputs) / 4];
+      [[unroll]] for (int r = 0; r < TALL; r += 4) {
+        const vec4 x = x_tile[(c * rows + my_rows + r) / 4];
+        [[unroll]] for (int i = 0; i < 16; ++i)
+          sum[4 * r + i] = fma(v[i % 4], x[i / 4], sum[4 * r + i]);
       }
     }
     [[unroll]] for (int i = 0; i < TALL * 4; ++i) total[i] += sum[i];
