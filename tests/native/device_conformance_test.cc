@@ -345,6 +345,46 @@ TEST_CASE("a row of a product has the same bits alone, in any batch and with any
   }
 }
 
+TEST_CASE("a product has the same bits wherever its rows lie and however many outputs there are") {
+  const int rows = 40, some = 5;
+  for (const auto& [format, cols, outputs] :
+       {std::tuple{Format::F16, 4651, 21}, {Format::Q5_0, 2336, 70}, {Format::Q8_0, 64, 8200}}) {
+    CAPTURE(std::string(format_info(format).name));
+    const Weights all(format, outputs, cols, 12);
+    WeightView first = all.view;
+    first.rows = some;
+    const auto x = Random(cols).gauss(rows * cols);
+    const auto product = [&, cols = cols](Device& device, const WeightView& view, int of, int gap) {
+      Rig rig(device);
+      const auto packed = device.pack(view, false);
+      const DeviceWeight* list[] = {packed.get()};
+      Tensor in = rig.tensor(rows, cols, x, gap);
+      in.rows = of;
+      const Tensor out = rig.tensor(of, view.rows, {});
+      device.matmul(list, in, nullptr, false, out);
+      return rig.read(out);
+    };
+    const auto wanted = product(reference(), first, rows, 0);
+    for (const Candidate& candidate : candidates()) {
+      INFO(candidate.name);
+      Device& device = *candidate.device;
+      const auto want = product(device, first, rows, 0);
+      expect_close_rms(wanted, want, product_tolerance(format));
+      for (const int of : {1, 2, 3, 11, 17, rows}) {
+        CAPTURE(of);
+        const std::vector<float> part(want.begin(), want.begin() + of * some);
+        expect_equal(part, product(device, first, of, 1));
+        if (outputs > 1000 && of > 3) continue;  // takes long where a CPU plays a GPU
+        const auto whole = product(device, all.view, of, 4);
+        std::vector<float> start;
+        for (int r = 0; r < of; ++r)
+          start.insert(start.end(), whole.begin() + r * outputs, whole.begin() + r * outputs + some);
+        expect_equal(part, start);
+      }
+    }
+  }
+}
+
 namespace {
 
 struct ExpertsCase {
