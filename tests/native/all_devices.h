@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/cpu/isa.h"
 #include "device/device.h"
 
 namespace vllm::test {
@@ -30,16 +31,16 @@ inline std::vector<TestDevice> all_devices(const std::vector<int>& threads = {2}
   const auto add = [&](const std::string& kind, auto make) {
     try {
       out.push_back({kind, make()});
-      return true;
     } catch (const Error& e) {
       MESSAGE("No " << kind << ": " << e.message());
-      return false;
     }
   };
   if (wanted("cpu"))
-    for (const char* isa : {"baseline", "avx2", "avx512", "avx512bf16"})
-      for (const int count : threads)
-        if (!add(isa, [&] { return make_cpu_device(count, isa); })) break;
+    for (const cpu::Isa isa : cpu::available_isas())
+      for (const int count : threads) {
+        const char* const name = cpu::isa_name(isa);
+        add(name, [&] { return make_cpu_device(count, name); });
+      }
   if (wanted("vulkan"))
     for (size_t i = 0; i < vulkan_devices().size(); ++i) {
       const std::string name = "vulkan:" + std::to_string(i);

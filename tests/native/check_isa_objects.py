@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks that objects compiled for an instruction set share no code with the rest.
 
-Of an inline function that several objects bring, the linker keeps one for all of them. If that is one with AVX-512
-instructions, the library dies on a machine without them. So these objects must define no such (weak) symbol.
+Of an inline function that several objects bring, the linker keeps one for all of them. If that is one with, say,
+AVX-512 instructions, the library dies on a machine without them. So these objects must define no such (weak) symbol.
 
-usage: check_isa_objects.py object...
+usage: [NM=nm of the objects' architecture] check_isa_objects.py object...
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 
 def weak_symbols(path: str) -> list[str]:
     listing = subprocess.run(
-        ["nm", "-C", "--defined-only", path],
+        [os.environ.get("NM", "nm"), "-C", "--defined-only", path],
         check=True,
         capture_output=True,
         text=True,

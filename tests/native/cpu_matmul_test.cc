@@ -152,11 +152,16 @@ std::vector<float> activations(int64_t rows, int64_t cols, uint64_t seed) {
 bool k_quant(Format f) { return format_info(f).block_size == 256; }
 bool quantised(Format f) { return f >= Format::Q4_0 && f != Format::F8_E4M3 && f != Format::F8_E4M3_64; }
 
+/// Whether bf16 weights meet activations that are rounded to bf16.
+bool rounds_to_bf16(Format f, Isa isa) {
+  return f == Format::BF16 && (isa == Isa::Avx512Bf16 || isa == Isa::NeonBf16);
+}
+
 /// What the kernels are meant to see of the activations: int8 with one scale for 32 or 256 inputs, bf16 or
 /// f32.
 std::vector<float> seen(Format f, Isa isa, const std::vector<float>& x, int64_t cols) {
   std::vector<float> out = x;
-  if (f == Format::BF16 && isa == Isa::Avx512Bf16) {
+  if (rounds_to_bf16(f, isa)) {
     for (float& v : out) v = bf16_to_f32(f32_to_bf16(v));
   }
   if (!quantised(f)) return out;
@@ -255,7 +260,7 @@ TEST_CASE("the error against f32 activations stays within what the activation fo
       const double on_gauss = relative_rms(product(pool, isa, w, gauss), exact(gauss, w));
       const double on_outliers = relative_rms(product(pool, isa, w, outliers), exact(outliers, w));
       INFO(label(info, isa, rows, cols, tokens), ", relative RMS errors ", on_gauss, " and ", on_outliers);
-      const bool bf16 = info.format == Format::BF16 && isa == Isa::Avx512Bf16;
+      const bool bf16 = rounds_to_bf16(info.format, isa);
       CHECK(on_gauss < (quantised(info.format) ? 8e-3 : bf16 ? 2.5e-3 : 1e-6));
       CHECK(on_outliers < (k_quant(info.format)     ? 4e-2
                            : quantised(info.format) ? 1.3e-2

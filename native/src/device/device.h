@@ -182,7 +182,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string description() const = 0;  // "cpu (avx512-bf16, 2 threads)"
+  virtual std::string description() const = 0;  // "cpu (avx512bf16, 2 threads)"
   virtual size_t available_memory() const = 0;  // bytes that could be allocated now
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
@@ -251,9 +251,9 @@ class Device {
 
 /// The plain scalar device.
 std::unique_ptr<Device> make_reference_device();
-/// threads <= 0: one a physical core. The instruction set is the best one of the machine; `isa` ("baseline",
-/// "avx2", "avx512", "avx512bf16"; empty: the environment's VLLM_CPU_ISA, else the best) forces another, and
-/// an unknown or unavailable name throws Error(InvalidArgument).
+/// threads <= 0: one a physical core. The instruction set is the best one of the machine; `isa` (a name of
+/// cpu/isa.h; empty: the environment's VLLM_CPU_ISA, else the best) forces another, and an unknown or
+/// unavailable name throws Error(InvalidArgument).
 std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa = {});
 /// The device of a name: "cpu", "vulkan", "vulkan:N" (N counts the Vulkan devices from 0, GPUs with memory of
 /// their own first, CPU drivers last), or "auto": the first GPU, else the CPU. `threads` is for the CPU.

@@ -68,5 +68,6 @@ const AttentionKernels& attention_baseline(KvElement element);
 const AttentionKernels& attention_avx2(KvElement element);
 const AttentionKernels& attention_avx512(KvElement element);
 const AttentionKernels& attention_avx512bf16();  // of a bf16 cache
+const AttentionKernels& attention_neonbf16();    // of a bf16 cache
 
 }  // namespace vllm::cpu

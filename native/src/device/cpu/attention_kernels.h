@@ -51,6 +51,9 @@ struct WidenedPairs {
 #elif defined(__AVX2__)
   static constexpr int key_units(int rows) { return rows == 1 ? 2 : 1; }
   static constexpr int kValueRows = 4, kValueDims = 2;
+#elif defined(__aarch64__)
+  static constexpr int key_units(int rows) { return rows <= 2 ? 2 : 1; }
+  static constexpr int kValueRows = 4, kValueDims = 4;
 #else
   static constexpr int key_units(int) { return 1; }
   static constexpr int kValueRows = 2, kValueDims = 4;
@@ -387,7 +390,7 @@ inline void with_rows(int rows, Body body) {
       return body.template operator()<1>();
     case 2:
       return body.template operator()<2>();
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
     case 3:
       return body.template operator()<3>();
     case 4:
@@ -486,7 +489,7 @@ template <class Cache>
 constexpr AttentionKernels kAttentionKernels = {
 #if defined(__AVX512F__)
     {12, 8, 6, 4, 3, 2, 1},
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(__aarch64__)
     {4, 3, 2, 1},
 #else
     {2, 1},

@@ -46,6 +46,8 @@ const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
   if (isa == Isa::Avx512Bf16 && format == KvFormat::BF16) return attention_avx512bf16();
   if (isa >= Isa::Avx512) return attention_avx512(element);
   if (isa == Isa::Avx2) return attention_avx2(element);
+#elif defined(__aarch64__)
+  if (isa == Isa::NeonBf16 && format == KvFormat::BF16) return attention_neonbf16();
 #endif
   (void)isa;
   return attention_baseline(element);

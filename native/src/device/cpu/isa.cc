@@ -2,19 +2,24 @@
 
 #include <cstdlib>
 #include <string>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
 #include "base/error.h"
 
 namespace vllm::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512bf16"};
+constexpr const char* kNames[] = {"baseline", "avx2",        "avx512",  "avx512bf16",
+                                  "neon",     "neondotprod", "neonbf16"};
+
+#if defined(__x86_64__)
 
 bool has(Isa isa) {
-#if defined(__x86_64__)
   switch (isa) {
-    case Isa::Baseline:
-      return true;
     case Isa::Avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              __builtin_cpu_supports("f16c");
@@ -23,27 +28,64 @@ bool has(Isa isa) {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     case Isa::Avx512Bf16:
       return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+    default:
+      return false;
   }
-  return false;
+}
+
+#elif defined(__aarch64__)
+
+struct Features {
+  bool dotprod, i8mm, bf16;
+};
+
+Features features() {
+#if defined(__linux__)
+  const unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
+  return {(one & HWCAP_ASIMDDP) != 0, (two & HWCAP2_I8MM) != 0, (two & HWCAP2_BF16) != 0};
+#elif defined(__APPLE__)
+  const auto on = [](const char* name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+  };
+  return {on("hw.optional.arm.FEAT_DotProd"), on("hw.optional.arm.FEAT_I8MM"),
+          on("hw.optional.arm.FEAT_BF16")};
 #else
-  return isa == Isa::Baseline;
+  return {};
 #endif
 }
 
+bool has(Isa isa) {
+  const Features f = features();
+  switch (isa) {
+    case Isa::Neon:
+      return true;
+    case Isa::NeonDotprod:
+      return f.dotprod;
+    case Isa::NeonBf16:
+      return f.dotprod && f.i8mm && f.bf16;
+    default:
+      return false;
+  }
+}
+
+#else
+
+bool has(Isa) { return false; }
+
+#endif
+
 }  // namespace
 
-Isa best_isa() {
-  for (Isa isa : {Isa::Avx512Bf16, Isa::Avx512, Isa::Avx2})
-    if (has(isa)) return isa;
-  return Isa::Baseline;
+std::vector<Isa> available_isas() {
+  std::vector<Isa> all = {Isa::Baseline};
+  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Neon, Isa::NeonDotprod, Isa::NeonBf16})
+    if (has(isa)) all.push_back(isa);
+  return all;
 }
 
-std::vector<Isa> available_isas() {
-  std::vector<Isa> out;
-  for (Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16})
-    if (has(isa)) out.push_back(isa);
-  return out;
-}
+Isa best_isa() { return available_isas().back(); }
 
 const char* isa_name(Isa isa) { return kNames[static_cast<int>(isa)]; }
 

@@ -16,20 +16,25 @@ namespace vllm::cpu {
 namespace {
 
 const Kernels& kernels_of(Isa isa) {
-#if defined(__x86_64__)
   switch (isa) {
+#if defined(__x86_64__)
     case Isa::Avx512Bf16:
       return kAvx512Bf16Kernels;
     case Isa::Avx512:
       return kAvx512Kernels;
     case Isa::Avx2:
       return kAvx2Kernels;
-    case Isa::Baseline:
-      break;
-  }
+#elif defined(__aarch64__)
+    case Isa::NeonBf16:
+      return kNeonBf16Kernels;
+    case Isa::NeonDotprod:
+      return kNeonDotprodKernels;
+    case Isa::Neon:
+      return kNeonKernels;
 #endif
-  (void)isa;
-  return kBaselineKernels;
+    default:
+      return kBaselineKernels;
+  }
 }
 
 /// 64-byte aligned, grows, keeps nothing when it grows.

@@ -11,6 +11,7 @@ struct Simd {
   static constexpr int kRegisters = 16;
   static constexpr bool kSignedBytes = true;
   static constexpr bool kBf16Dots = false;
+  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 1;
   typedef float Float __attribute__((vector_size(32), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(32), aligned(4), may_alias));

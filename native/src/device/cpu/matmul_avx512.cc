@@ -12,6 +12,7 @@ namespace {
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = true;
   static constexpr bool kBf16Dots = false;
+  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 1;
 
   static Int splat_int(const int32_t* p) { return (Int)_mm512_set1_epi32(*p); }

@@ -12,6 +12,7 @@ namespace {
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = true;
+  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 4;
 
   static Int splat_int(const int32_t* p) {

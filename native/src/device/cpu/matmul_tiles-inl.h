@@ -12,7 +12,9 @@
 //   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
 //   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
 //   each; kSignedBytes: dots<255, n> takes signed bytes instead; kTurns: so many tokens take turns in dots;
-//   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x.
+//   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x;
+//   kTokenPairs: two tokens at a time, their inputs laid out as in prepare_int8: pair_dots<n>(w, x, first,
+//   second) adds to the sums of two tokens what dots would, after pair_rows(w) of the 8 vectors of a block.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
@@ -171,7 +173,7 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
 
 /// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
 /// same order in every tile shape: that makes a result independent of the shape.
-template <PanelLayout layout, int T, int kPrefetch>
+template <PanelLayout layout, int T, int kPrefetch, class S = Simd>
 __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr bool kGrouped = layout.grouped();  // Int8x256: the activation scale multiplies once a group
   constexpr int kGroup = layout.group_inputs / 32;
@@ -181,7 +183,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr bool kOffset = layout.offset_bits >= 0 && !kSigned;
   // Chains of dots, for their latency: several for a token where there are few tokens, else tokens in turn.
   constexpr int kChains = layout.halves() || T <= 2 ? 2 : 1;
-  constexpr int U = T <= 2 ? 1 : layout.halves() ? (Simd::kTurns + 1) / 2 : Simd::kTurns;
+  constexpr bool kPairs = S::kTokenPairs && T > 1;
+  constexpr int U = kPairs ? 2 : T <= 2 ? 1 : layout.halves() ? (Simd::kTurns + 1) / 2 : Simd::kTurns;
   constexpr int kStep = U > 1 ? 1 : 8 / kChains;
   Word book{};
   if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes) ^ (kSigned ? 0x80808080u : 0u);
@@ -208,6 +211,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
     for (int part = 0; part < kParts; part++) {
       Word w[8];
       load_block<layout>(group, g, part * kLanes, book, w);
+      if constexpr (kPairs) S::pair_rows(w);
       const auto [scale, second, minimum, second_minimum] = load_scales<layout>(group, g, part * kLanes);
 #pragma GCC unroll 16
       for (int first = 0; first < T; first += U) {
@@ -227,12 +231,18 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           low[u] = begin(first + u, layout.halves() ? 1 : 0);
           high[u] = layout.halves() ? begin(first + u, 2) : Int{};
         }
+        if constexpr (kPairs) {
+          constexpr int n = 8 / kChains;
+          S::template pair_dots<n>(w, x + 32 * first, low[0], low[1]);
+          if constexpr (n < 8) S::template pair_dots<n>(w + n, x + 32 * first + 8 * n, high[0], high[1]);
+        } else {
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i += kStep) {
+          for (int i = 0; i < 8; i += kStep) {
 #pragma GCC unroll 4
-          for (int u = 0; u < U; u++) {
-            Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
-            sum = Simd::dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
+            for (int u = 0; u < U; u++) {
+              Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
+              sum = Simd::dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
+            }
           }
         }
 #pragma GCC unroll 4
@@ -369,7 +379,8 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
 template <Format f, int T>
 __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kWide = Simd::kRegisters >= 32;
-  constexpr int V = kWide || T > 2 ? 2 : 32 / kLanes;
+  constexpr int kPanelVectors = 32 / kLanes;
+  constexpr int V = T <= 2 ? kPanelVectors : kWide && T == 4 && kPanelVectors > 4 ? 4 : 2;
   constexpr int U = kWide || T <= 4 ? T : T == 8 || f == Format::BF16 ? 4 : 6;
   constexpr bool kScaled = f == Format::F8_E4M3_64;  // the sums of a stretch have a scale of their own
   constexpr bool kOnePass = V * kLanes == 32 && U == T && !kScaled;
@@ -458,14 +469,15 @@ inline int32_t top_magnitude(const float* x) {
   return Simd::max_lanes(top);
 }
 
-/// 16 values times `inverse`, as int8 to q. Returns vectors that sum to their sum.
-inline Int quantise(const float* x, Float inverse, int8_t* q) {
+/// 16 values times `inverse`, as int8 to q, the second 8 of them `stride` bytes after the first. Returns
+/// vectors that sum to their sum.
+inline Int quantise(const float* x, Float inverse, int8_t* q, int stride) {
   Int sum{};
 #pragma GCC unroll 4
   for (int k = 0; k < 16; k += kLanes) {
     // Adding 1.5 * 2^23 leaves the nearest integer (ties to even) in the low bits.
     const Int values = (Int)(load_floats(x + k) * inverse + 12582912.0f) - 0x4b400000;
-    Simd::store_bytes(q + k, values);
+    Simd::store_bytes(q + k / 8 * stride + k % 8, values);
     sum += values;
   }
   return sum;
@@ -474,6 +486,9 @@ inline Int quantise(const float* x, Float inverse, int8_t* q) {
 template <int kGroup>  // blocks of 32 under one scale
 void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
   const int64_t blocks = cols / 32;
+  // Of a pair of tokens, 8 inputs of each take turns.
+  const bool pairs = Simd::kTokenPairs && tokens > 1;
+  const int stride = pairs ? 16 : 8;
   for (int t = 0; t < tokens; t++) {
     const float* row = x + t * ldx;
     for (int64_t b0 = 0; b0 < blocks; b0 += kGroup) {
@@ -486,13 +501,13 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
       const Float inverse = Simd::splat(!finite || zero ? 0 : 127 / top);
       for (int64_t b = b0; b < b0 + kGroup; b++) {
         const int64_t at = b * tokens + t;
-        int8_t* q = static_cast<int8_t*>(tile.x) + 32 * at;
+        int8_t* q = static_cast<int8_t*>(tile.x) + 32 * at - (pairs ? 24 * (t % 2) : 0);
         Int low{}, high{};
         if (finite) {
-          low = quantise(row + 32 * b, inverse, q);
-          high = quantise(row + 32 * b + 16, inverse, q + 16);
+          low = quantise(row + 32 * b, inverse, q, stride);
+          high = quantise(row + 32 * b + 16, inverse, q + 2 * stride, stride);
         } else {
-          std::memset(q, 0, 32);
+          for (int i = 0; i < 4; i++) std::memset(q + i * stride, 0, 8);
         }
         const int32_t sum = Simd::sum_lanes(low + high), sum_low = Simd::sum_lanes(low);
         tile.scale[at] = scale;
