@@ -4,6 +4,7 @@
 # make package    a backend folder that needs no installation, in dist/; VARIANT=cpu
 # make image      the same, and an image tarball of it beside it
 # make fresh-machine  follow the README on fresh Debian systems; needs root, an hour
+# make arm-tests  the ARM kernels, cross-compiled, under qemu: needs the Debian packages g++-aarch64-linux-gnu and qemu-user
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
 # make bench-text measure constraints and templates against llguidance and jinja2
@@ -25,7 +26,7 @@ CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
 
 STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
 
-.PHONY: all install demo package image test fresh-machine bench bench-text format clean $(STAGES)
+.PHONY: all install demo package image test arm-tests fresh-machine bench bench-text format clean $(STAGES)
 .DEFAULT_GOAL := all
 
 all: install
@@ -87,6 +88,19 @@ tsan-tests:
 	cmake --build build-tsan --target $(TSAN_TESTS)
 	$(FIXED_ADDRESSES) $(CTEST) build-tsan --no-tests=error -R '$(TSAN_PATTERN)'
 
+# Of these processors the first has NEON alone, the second dotprod as well, the last all that qemu knows. Each path that
+# a processor has is compared with the reference device.
+ARM_PROCESSORS := cortex-a53 cortex-a76 max
+ARM_TESTS := pool_test formats_test reference_device_test cpu_matmul_test device_conformance_test delta_net_test
+ARM_PATTERN = ^($(shell echo isa_objects_test $(ARM_TESTS) | tr ' ' '|'))$$
+
+arm-tests:
+	$(CMAKE_CONFIGURE) build-arm -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DVLLM_DEVICE_ONLY=ON
+	cmake --build build-arm --target $(ARM_TESTS)
+	@set -e; for processor in $(ARM_PROCESSORS); do echo "==> $$processor"; \
+	  QEMU_CPU=$$processor $(CTEST) build-arm --no-tests=error -R '$(ARM_PATTERN)'; \
+	done
+
 python-tests:
 	$(PYTHON) -m pytest tests/python
 
@@ -99,5 +113,5 @@ format:
 	$(PYTHON) -m ruff format
 
 clean:
-	rm -rf build build-asan build-tsan lib venv dist python/vllm_backend/backend_pb2*
+	rm -rf build build-asan build-tsan build-arm lib venv dist python/vllm_backend/backend_pb2*
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -21,8 +21,8 @@ struct Bf16Dot : Bf16Storage {
   static F store_operands(Operand* to, const F* weights, F sum) {
 #pragma GCC unroll 2
     for (int v = 0; v < kUnitVectors; v += 2, to += kLanes) {
-      const uint16x8_t packed = vreinterpretq_u16_bf16(
-          vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(weights[v]), weights[v + 1]));
+      const uint16x8_t packed =
+          vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(weights[v]), weights[v + 1]));
       vst1q_u32(to, vreinterpretq_u32_u16(packed));
       sum += reinterpret_cast<F>(vshll_n_u16(vget_low_u16(packed), 16));
       sum += reinterpret_cast<F>(vshll_high_n_u16(packed, 16));

@@ -10,10 +10,10 @@ namespace vllm::cpu {
 /// Forms that activations take. A tile is T neighbouring tokens over all K inputs.
 ///   F32       [K (+ 1 zero when odd)][T] f32
 ///   BF16      [K/2][T][2] bf16, an odd K padded by a zero
-///   Int8x32   [K/32][T][32] int8 q, and for each block of 32 of a token a scale: f32 max|x| / 127, the
-///   starts
-///             of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the last 16}, and f32
-///             scale * sum of q; with kTokenPairs (see matmul_tiles-inl.h) and T > 1 the q are [K/32][T/2][4][2][8]
+///   Int8x32   [K/32][T][32] int8 q, or, with kTokenPairs of matmul_tiles-inl.h and T > 1, of two tokens in
+///             turn, 8 inputs each: [K/32][T/2][4][2][8]. For each block of 32 of a token a scale: f32
+///             max|x| / 127, the starts of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the
+///             last 16}, and f32 scale * sum of q
 ///   Int8x256  the same with one scale for 8 blocks, and the plain sum of q
 /// A block of 32 (256) with an infinite or NaN input has a NaN scale and zero q.
 enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256 };
