@@ -13,8 +13,7 @@
 namespace vllm::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2",        "avx512",  "avx512bf16",
-                                  "neon",     "neondotprod", "neonbf16"};
+constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512bf16", "neondotprod", "neonbf16"};
 
 #if defined(__x86_64__)
 
@@ -59,8 +58,6 @@ Features features() {
 bool has(Isa isa) {
   const Features f = features();
   switch (isa) {
-    case Isa::Neon:
-      return true;
     case Isa::NeonDotprod:
       return f.dotprod;
     case Isa::NeonBf16:
@@ -80,7 +77,7 @@ bool has(Isa) { return false; }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> all = {Isa::Baseline};
-  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Neon, Isa::NeonDotprod, Isa::NeonBf16})
+  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::NeonDotprod, Isa::NeonBf16})
     if (has(isa)) all.push_back(isa);
   return all;
 }

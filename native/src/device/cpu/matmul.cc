@@ -29,8 +29,6 @@ const Kernels& kernels_of(Isa isa) {
       return kNeonBf16Kernels;
     case Isa::NeonDotprod:
       return kNeonDotprodKernels;
-    case Isa::Neon:
-      return kNeonKernels;
 #endif
     default:
       return kBaselineKernels;

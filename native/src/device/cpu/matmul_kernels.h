@@ -59,7 +59,6 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
 #elif defined(__aarch64__)
-extern const Kernels kNeonKernels;
 extern const Kernels kNeonDotprodKernels;
 extern const Kernels kNeonBf16Kernels;
 #endif

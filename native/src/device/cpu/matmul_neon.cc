@@ -1,4 +1,4 @@
-// matmul with what every 64-bit ARM has.
+// matmul for any 64-bit ARM, in place of matmul_baseline.cc.
 #include "device/cpu/matmul_vectors_neon.h"
 
 namespace vllm::cpu {
@@ -38,5 +38,5 @@ struct Simd : NeonVectors {
 #include "device/cpu/matmul_tiles-inl.h"
 
 namespace vllm::cpu {
-constinit const Kernels kNeonKernels = make_kernels();
+constinit const Kernels kBaselineKernels = make_kernels();
 }
