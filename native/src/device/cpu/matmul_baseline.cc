@@ -1,4 +1,5 @@
-// matmul for any machine but 64-bit ARM, which has matmul_neon.cc: 16-byte vectors, as the compiler makes them from plain operators.
+// matmul for any machine but 64-bit ARM, which has matmul_neon.cc: 16-byte vectors, as the compiler makes
+// them from plain operators.
 #include <cstdint>
 #include <cstring>
 #if defined(__SSE2__)
