@@ -2,7 +2,7 @@
 """Checks the structure of the shaders that were translated to Metal, for no compiler of Metal runs here.
 
 Each shaders/NAME.comp has one NAME.metal with one kernel NAME. Its buffers are the parameters, at 0, and nothing else;
-they hold what the struct of parameters.h holds, at the same offsets. Its function constants are the specialization
+they hold what the struct of parameters.h holds, in its order. Its function constants are the specialization
 constants that the GLSL declares, and its threadgroup memory is within what every GPU has.
 
 usage: check_metal_shaders.py FOLDER
@@ -37,30 +37,26 @@ def glsl(name: str, seen: set[str]) -> str:
 
 
 def wanted_members(struct: str) -> list[str]:
-    """Types of a struct of parameters.h; an address is a pointer."""
+    """Members of a struct of parameters.h; an address is a pointer."""
     text = without_comments((SHADERS / "parameters.h").read_text())
     body = re.search(rf"struct {struct} \{{(.*?)\}};", text, re.S)
     if body is None:
         return []
     out = []
     for kind, names in re.findall(r"(\w+) ([^;]+);", body[1]):
-        out += ["pointer" if kind in ("Floats", "Words", "Ints") else kind] * len(names.split(","))
+        kind = f"device {kind}*" if kind in ("Floats", "Words", "Ints") else kind
+        out += [f"{kind} {name.strip()}" for name in names.split(",")]
     return out
 
 
 def members(metal: str, struct: str) -> list[str]:
-    """Types of a struct of a translated shader, structs in it taken apart."""
+    """Members of a struct of a translated shader, structs in it taken apart."""
     body = re.search(rf"struct {struct}\s*\{{(.*?)\n\}};", metal, re.S)
     if body is None:
         return []
     out = []
-    for kind, star in re.findall(r"(?:device )?(\w+)(\*?) \w+;", body[1]):
-        if star:
-            out.append("pointer")
-        elif f"struct {kind}\n" in metal:
-            out += members(metal, kind)
-        else:
-            out.append(kind)
+    for kind, name in re.findall(r"((?:device )?\w+\*?) (\w+?)0?;", body[1]):  # words that Metal reserves get a 0
+        out += members(metal, kind) if f"struct {kind}\n" in metal else [f"{kind} {name}"]
     return out
 
 
