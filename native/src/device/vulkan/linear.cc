@@ -9,7 +9,7 @@ namespace vllm::vulkan {
 namespace {
 
 constexpr uint32_t kGroup = 128;
-constexpr int64_t kFewRows = 16;        // up to which shaders/matmul.comp computes
+constexpr int64_t kFewRows = 8;         // up to which shaders/matmul.comp computes
 constexpr int64_t kTileOutputs = 64;    // of a workgroup of shaders/matmul_tiles.comp
 constexpr int64_t kEmbedElements = 32;  // of an invocation
 
