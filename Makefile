@@ -73,18 +73,19 @@ lint:
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 
+# CI_FULL=1 adds the slow ones.
 native-tests:
-	$(CMAKE_CONFIGURE) build
+	$(CMAKE_CONFIGURE) build -DVLLM_SLOW_TESTS=$(if $(CI_FULL),ON,OFF)
 	cmake --build build
 	$(CTEST) build
 
 asan-tests:
-	$(CMAKE_CONFIGURE) build-asan -DVLLM_SANITIZE=address,undefined
+	$(CMAKE_CONFIGURE) build-asan -DVLLM_VULKAN=OFF -DVLLM_SANITIZE=address,undefined
 	cmake --build build-asan
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $(CTEST) build-asan
 
 tsan-tests:
-	$(CMAKE_CONFIGURE) build-tsan -DVLLM_SANITIZE=thread
+	$(CMAKE_CONFIGURE) build-tsan -DVLLM_VULKAN=OFF -DVLLM_SANITIZE=thread
 	cmake --build build-tsan --target $(TSAN_TESTS)
 	$(FIXED_ADDRESSES) $(CTEST) build-tsan --no-tests=error -R '$(TSAN_PATTERN)'
 

@@ -41,9 +41,16 @@ using Run = std::function<std::vector<float>(Device&)>;
 using Compare =
     std::function<void(const std::vector<float>& want, const std::vector<float>& got, const Candidate&)>;
 
-inline void against_reference(const Run& run, const Compare& compare) {
+/// Whether the device has KV caches of this format.
+inline bool has(const Candidate& candidate, KvFormat format) {
+  return format != KvFormat::Q8_0 || !candidate.kind.starts_with("vulkan");
+}
+
+/// On the devices that have KV caches of the format.
+inline void against_reference(const Run& run, const Compare& compare, KvFormat format = KvFormat::BF16) {
   const std::vector<float> want = run(reference());
   for (const Candidate& candidate : candidates()) {
+    if (!has(candidate, format)) continue;
     INFO(candidate.name);
     compare(want, run(*candidate.device), candidate);
   }

@@ -51,6 +51,8 @@ uint32_t is_bf16(const KvCache& cache) { return cache.spec.format == KvFormat::B
 
 std::unique_ptr<KvCache> VulkanDevice::make_kv_cache(const KvCacheSpec& spec) {
   checks::kv_cache(spec);
+  if (spec.format == KvFormat::Q8_0)
+    fail_load("Vulkan devices have no KV cache of q8_0; set kv_cache_dtype to bf16 or f32.");
   return std::make_unique<VulkanKvCache>(*this, spec);
 }
 
