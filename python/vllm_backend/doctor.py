@@ -86,7 +86,7 @@ def show_machine(facts: Mapping[str, Any]) -> None:
     say("memory", f"{size(facts['memory_available'])} free of {size(facts['memory_total'])}")
     seen = list(accelerators())
     for index, device in enumerate(facts["devices"]):
-        state = "available" if device["available"] else f"not available: {device['reason']}"
+        state = device.get("description", "available") if device["available"] else f"not available: {device['reason']}"
         say("" if index else "devices", f"{device['name']}: {state}")
     say("", f"the system shows {', '.join(seen) if seen else 'no accelerator'}")
 

@@ -2,6 +2,7 @@
 
 #include "device/cpu/isa.h"
 #include "device/cpu/machine.h"
+#include "device/device.h"
 #include "serve/json_fields.h"
 #include "serve/reasoning/reasoning_parser.h"
 #include "serve/tools/tool_dialects.h"
@@ -141,6 +142,20 @@ Json absent_device(const char* name, const char* title) {
   return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", title)}};
 }
 
+Json devices() {
+  Json out = Json::array({Json{{"name", "cpu"}, {"available", true}}});
+  const std::vector<std::string> vulkan = vulkan_devices();
+  for (size_t i = 0; i < vulkan.size(); ++i)
+    out.push_back({{"name", format("vulkan:%zu", i)}, {"available", true}, {"description", vulkan[i]}});
+  if (vulkan.empty())
+    out.push_back({{"name", "vulkan"},
+                   {"available", false},
+                   {"reason", "Vulkan offers no device here, or this build is without Vulkan"}});
+  out.push_back(absent_device("cuda", "CUDA"));
+  out.push_back(absent_device("metal", "Metal"));
+  return out;
+}
+
 Json machine() {
   Json sets = Json::array();
   for (const cpu::Isa isa : cpu::available_isas()) sets.push_back(cpu::isa_name(isa));
@@ -151,11 +166,7 @@ Json machine() {
           {"instruction_set", cpu::isa_name(cpu::choose_isa({}))},
           {"memory_total", cpu::total_memory()},
           {"memory_available", cpu::available_memory()},
-          {"devices",
-           {{{"name", "cpu"}, {"available", true}},
-            absent_device("cuda", "CUDA"),
-            absent_device("vulkan", "Vulkan"),
-            absent_device("metal", "Metal")}}};
+          {"devices", devices()}};
 }
 
 }  // namespace
