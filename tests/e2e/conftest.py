@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 from localai_client import REPOSITORY, Backend
 from models import FetchError, fetch
+
+# A shell that starts this in the background has its children ignore Ctrl-C, and they would hand that on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("runs")  # its assertions tell values, as those of tests do
 
