@@ -69,7 +69,6 @@ def small_context(smollm2):
 @pytest.fixture(scope="session")
 def library():
     """The library in this process, through the backend's own binding."""
-    os.environ.setdefault("VLLM_CPP_LIBRARY", str(REPOSITORY / "lib" / "libvllm.so"))
     from vllm_backend.native import open_library
 
     return open_library()

@@ -155,6 +155,10 @@ def test_a_command_of_the_readme(command, smollm2, tmp_path):
         run(command.replace(MODEL, shlex.quote(str(smollm2))), input="Hello\n/quit\n")
     elif program.endswith("fuzz_test"):
         fuzz(command)
+    elif program.endswith("device_conformance_test"):
+        if not (REPOSITORY / program).exists():
+            pytest.skip("the native tests are not built")
+        assert "attention" in run(f"{command} --list-test-cases").stdout
     elif program == "tools/gallery.py":
         (tmp_path / "cpu-vllm-cpp.tar").touch()
         assert "cpu-vllm-cpp" in run(f"{sys.executable} {command.replace('DIR', str(tmp_path))}").stdout
