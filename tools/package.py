@@ -197,14 +197,17 @@ def make_package(variant: Variant, output: Path, library: Path) -> None:
         for wheel in wheels(machine):
             unpack(wheel, site)
         collect_licences(site, folder / "licences")
-        version = (REPOSITORY / "VERSION").read_text().strip()
         # LocalAI writes its own over it; this one serves a folder that is copied by hand.
-        about = {"alias": BACKEND, "name": variant.name, "version": version}
+        about = {"alias": BACKEND, "name": variant.name, "version": project_version()}
         (folder / "metadata.json").write_text(json.dumps(about, indent=2) + "\n")
         set_modes(folder)
         if output.exists():
             output.rename(Path(temporary) / "old")
         folder.rename(output)
+
+
+def project_version() -> str:
+    return (REPOSITORY / "VERSION").read_text().strip()
 
 
 def size(path: Path) -> str:
@@ -218,18 +221,24 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--variant", choices=list(VARIANTS), default="cpu")
     parser.add_argument("--output", type=Path, help="the folder; default: dist/ and the variant's name")
-    parser.add_argument("--library", type=Path, default=REPOSITORY / "lib/libvllm.so", help="default: lib/libvllm.so")
+    parser.add_argument(
+        "--library",
+        dest="engine",
+        metavar="FILE",
+        type=Path,
+        default=REPOSITORY / "lib/libvllm.so",
+        help="default: lib/libvllm.so",
+    )
     parser.add_argument("--image", action="store_true", help="also write the folder's image beside it, as FOLDER.tar")
     given = parser.parse_args(arguments)
     variant = VARIANTS[given.variant]
     output = (given.output or REPOSITORY / "dist" / variant.name).resolve()
     try:
-        make_package(variant, output, given.library)
+        make_package(variant, output, given.engine)
         print(f"{output}: {size(output)}")
         if given.image:
             image = output.with_name(output.name + ".tar")
-            version = (REPOSITORY / "VERSION").read_text().strip()
-            write_image(output, image, f"{variant.name}:{version}", ARCHITECTURES[platform.machine()])
+            write_image(output, image, f"{variant.name}:{project_version()}", ARCHITECTURES[platform.machine()])
             print(f"{image}: {size(image)}")
     except (PackageError, ImageError, OSError, subprocess.CalledProcessError) as error:
         print(f"package: {error}", file=sys.stderr)

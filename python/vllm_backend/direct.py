@@ -11,12 +11,10 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from vllm_backend.ending import StartError
+from vllm_backend.ending import INTERRUPTED, StartError
 from vllm_backend.errors import Status, engine_error
 from vllm_backend.lifecycle import Loaded, LoadError, load_engine
 from vllm_backend.native import Engine
-
-INTERRUPTED = 130  # status of a command that Ctrl-C ended
 
 
 def be_quiet() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 PROGRAM = "vllm_backend"
+INTERRUPTED = 130  # status of a command that Ctrl-C ended
 
 
 class StartError(Exception):
@@ -38,7 +39,7 @@ def guarded(work: Callable[[], int]) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BaseException as error:
         if not isinstance(error, StartError):
             traceback.print_exc()

@@ -40,6 +40,15 @@ LatestError& latest_error() {
 
 thread_local ThreadError thread_error;
 
+std::string out_of_memory() noexcept {
+  try {
+    return format("out of memory, of which %.1f MB are free",
+                  static_cast<double>(cpu::available_memory()) / 1e6);
+  } catch (...) {
+    return "out of memory";
+  }
+}
+
 }  // namespace
 
 void set_last_error(const char* function, std::string_view message) noexcept {
@@ -76,19 +85,6 @@ const char* last_error() noexcept {
   }
   return own.message.get();
 }
-
-namespace {
-
-std::string out_of_memory() noexcept {
-  try {
-    return format("out of memory, of which %.1f MB are free",
-                  static_cast<double>(cpu::available_memory()) / 1e6);
-  } catch (...) {
-    return "out of memory";
-  }
-}
-
-}  // namespace
 
 vllm_status report_exception(const char* function, Status otherwise) noexcept {
   try {
