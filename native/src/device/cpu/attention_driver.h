@@ -46,6 +46,8 @@ class AttentionDriver {
   void cut(const Step& step);
   void add_tiles(const Step& step, int sequence);
   void add_items(int tile_begin, int tile_end, bool stream, bool by_span);
+  void reserve_threads(const Step& step);
+  int64_t scratch_stride(const Step& step, const Item& item) const;
   AttentionTile tile_of(const Step& step, const TileRef& ref) const;
   void run_item(const Step& step, const Item& item, Thread& thread);
 
