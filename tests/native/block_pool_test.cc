@@ -66,13 +66,24 @@ TEST_CASE("a fresh pool hands out ascending ids, all of them") {
   pool.check_invariants(5);
 }
 
-TEST_CASE("blocks are freed last first and come back longest-free first") {
+TEST_CASE("findable blocks are freed last first and come back longest-free first, after unused ones") {
   BlockPool pool(6, 4, true);
-  const auto a = allocate(pool, 3);
-  const auto b = allocate(pool, 2);
+  const auto a = fill(pool, iota(12));
+  const auto b = fill(pool, {9, 9, 9, 9, 9, 9, 9, 9});
   pool.free(a);
   pool.free(b);
   CHECK(allocate(pool, 6) == std::vector<int32_t>{5, 2, 1, 0, 4, 3});
+}
+
+TEST_CASE("blocks that nobody can find come back first, ascending as they were taken") {
+  for (bool caching : {false, true}) {
+    BlockPool pool(8, 4, caching);
+    const auto a = allocate(pool, 3);
+    const auto b = allocate(pool, 2);
+    pool.free(a);
+    pool.free(b);
+    CHECK(allocate(pool, 8) == std::vector<int32_t>{3, 4, 0, 1, 2, 5, 6, 7});
+  }
 }
 
 TEST_CASE("sizes that cannot be are refused") {
@@ -215,7 +226,12 @@ TEST_CASE("the pool agrees with a naive one over random work") {
         held.erase(held.begin() + static_cast<ptrdiff_t>(pick));
         pool.free(blocks);
         for (size_t i = blocks.size(); i-- > 0;) {
-          if (--references[blocks[i]] == 0) free_list.push_back(blocks[i]);
+          if (--references[blocks[i]] > 0) continue;
+          if (content.contains(blocks[i])) {
+            free_list.push_back(blocks[i]);
+          } else {
+            free_list.push_front(blocks[i]);
+          }
         }
       } else {
         std::vector<int32_t> tokens(1 + random() % 9);

@@ -24,16 +24,17 @@ BlockPool::BlockPool(int num_blocks, int block_size, bool caching)
   if (num_blocks < 1) fail_load("num_blocks is %d; a KV pool needs at least one block.", num_blocks);
   if (block_size < 1) fail_load("block_size is %d; a KV block needs at least one token.", block_size);
   blocks_.resize(num_blocks);
-  for (int32_t id = 0; id < num_blocks; ++id) push_free(id);
+  for (int32_t id = 0; id < num_blocks; ++id) insert_free(id, kNone);
   if (caching) tokens_.resize(static_cast<size_t>(num_blocks) * block_size);
 }
 
-void BlockPool::push_free(int32_t id) {
+/// Before `next`, or last.
+void BlockPool::insert_free(int32_t id, int32_t next) {
   Block& block = blocks_[id];
-  block.previous = last_free_;
-  block.next = kNone;
-  (last_free_ == kNone ? first_free_ : blocks_[last_free_].next) = id;
-  last_free_ = id;
+  block.previous = next == kNone ? last_free_ : blocks_[next].previous;
+  block.next = next;
+  (block.previous == kNone ? first_free_ : blocks_[block.previous].next) = id;
+  (next == kNone ? last_free_ : blocks_[next].previous) = id;
   ++num_free_;
 }
 
@@ -58,7 +59,7 @@ void BlockPool::free(std::span<const int32_t> blocks) {
   for (size_t i = blocks.size(); i-- > 0;) {
     Block& block = blocks_[blocks[i]];
     if (block.references < 1) fail_runtime("KV block %d is freed but nobody holds it.", blocks[i]);
-    if (--block.references == 0) push_free(blocks[i]);
+    if (--block.references == 0) insert_free(blocks[i], block.cached ? kNone : first_free_);
   }
 }
 

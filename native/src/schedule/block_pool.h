@@ -15,9 +15,10 @@ using BlockHash = std::array<uint64_t, 2>;
 /// the 16 bytes of `parent`, then the tokens.
 BlockHash hash_block(const BlockHash& parent, std::span<const int32_t> tokens);
 
-/// Hands out block ids 0 .. num_blocks - 1. Freed blocks keep their content, and stay findable by hash, until
-/// they are handed out again; the block that was freed longest ago goes first. A fresh pool hands out
-/// ascending ids. Every call costs time in the blocks it names, never in the blocks of the pool.
+/// Hands out block ids 0 .. num_blocks - 1, ascending at first. Freed blocks that nobody can find go first,
+/// the latest before all, whose memory is warm; then those that were never used; then the findable ones,
+/// which keep their content until then, the one freed longest ago first. Every call costs time in the blocks
+/// it names, never in the blocks of the pool.
 class BlockPool {
  public:
   BlockPool(int num_blocks, int block_size, bool caching);
@@ -65,7 +66,7 @@ class BlockPool {
     size_t operator()(const BlockHash& hash) const { return static_cast<size_t>(hash[0] ^ hash[1]); }
   };
 
-  void push_free(int32_t id);
+  void insert_free(int32_t id, int32_t next);
   void unlink_free(int32_t id);
   void forget(int32_t id);  // removes the block from the prefix cache
   int32_t find(const BlockHash& hash, const BlockHash& parent, std::span<const int32_t> tokens) const;
