@@ -9,6 +9,7 @@ with the JSON and a plot beside the samples. llama.cpp is built from its source 
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -129,25 +130,23 @@ def measure_all(arguments, samples: Samples) -> None:
     build = ["cmake", "--build", REPOSITORY / "build", "--target", "limits", "first_token"]
     run_program(build)
     engines = Engines(names, arguments.threads)
-    for model in MODELS:
-        if arguments.models and model.key not in arguments.models.split(","):
-            continue
+    wanted = [model for model in MODELS if not arguments.models or model.key in arguments.models.split(",")]
+    for model in wanted:
         engines.file(model)
-        for group in GROUPS:
-            if group not in arguments.groups.split(","):
-                continue
-            for run in range(arguments.runs):
-                for engine in names:
-                    if engine == "vllm" and (not model.floats or group == "long"):
-                        continue
-                    if samples.count(model.key, engine, group) > run:
-                        continue
-                    share = busy_share()
-                    if share > BUSY:
-                        say(f"warning: other processes use {share:.0%} of this machine; these figures mean little")
-                        samples.data["busy"].append(f"{model.key} {group} {engine}: {share:.0%}")
-                    say(f"{model.label}, {group}, run {run + 1} of {arguments.runs}: {engine}")
-                    samples.add(model.key, engine, engines.measure(engine, model, group, run))
+    # Run by run, so that what disturbs the machine for a while does not fall on one model, and an unfinished table has
+    # all its rows.
+    groups = [group for group in GROUPS if group in arguments.groups.split(",")]
+    for run, model, group, engine in itertools.product(range(arguments.runs), wanted, groups, names):
+        if engine == "vllm" and (not model.floats or group == "long"):
+            continue
+        if samples.count(model.key, engine, group) > run:
+            continue
+        share = busy_share()
+        if share > BUSY:
+            say(f"warning: other processes use {share:.0%} of this machine; these figures mean little")
+            samples.data["busy"].append(f"{model.key} {group} {engine}: {share:.0%}")
+        say(f"{model.label}, {group}, run {run + 1} of {arguments.runs}: {engine}")
+        samples.add(model.key, engine, engines.measure(engine, model, group, run))
 
 
 def main() -> int:
