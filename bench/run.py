@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures this engine beside llama.cpp (and, with PEER=vllm or --peer vllm, vLLM) on the same models, alternating.
 
-    python bench/run.py [--models KEY,...] [--groups speed,long,serving,start] [--runs 5] [--fresh]
+    python bench/run.py [--models KEY,...] [--groups speed,long,serving,start] [--runs 5] [--isa avx2] [--fresh]
 
 Every measurement is kept in bench/results/samples.json as it is made, so an interrupted run goes on where it stopped;
 --fresh forgets them. At the end the medians, ratios and shares of the machine's limit are printed as a Markdown table,
-with the JSON and a plot beside the samples. llama.cpp is built from its source package at the first run.
+with the JSON and a plot beside the samples. llama.cpp is built from its source package at the first run. With --isa
+neither uses newer instructions than those; the results are in a folder of that name.
 """
 
 import argparse
@@ -99,9 +100,9 @@ def start(command: list) -> dict:
 
 
 class Engines:
-    def __init__(self, names: list[str], threads: int):
+    def __init__(self, names: list[str], threads: int, isa: str | None):
         self.threads = threads
-        self.llama_programs = peers.llama() if "llama" in names else None
+        self.llama_programs = peers.llama(isa) if "llama" in names else None
         self.llama = Llama(self.llama_programs) if self.llama_programs else None
         self.vllm = peers.vllm() if "vllm" in names else None
 
@@ -129,7 +130,7 @@ def measure_all(arguments, samples: Samples) -> None:
     names = ["ours", *(name for name in arguments.peer.split(",") if name != "none")]
     build = ["cmake", "--build", REPOSITORY / "build", "--target", "limits", "first_token"]
     run_program(build)
-    engines = Engines(names, arguments.threads)
+    engines = Engines(names, arguments.threads, arguments.isa)
     wanted = [model for model in MODELS if not arguments.models or model.key in arguments.models.split(",")]
     for model in wanted:
         engines.file(model)
@@ -156,13 +157,18 @@ def main() -> int:
     parser.add_argument("--peer", default="llama", help="llama, vllm, both with a comma, or none")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--isa", choices=peers.LLAMA_FLAGS, help="the newest instructions that both may use")
     parser.add_argument("--fresh", action="store_true", help="forget the measurements of earlier runs")
     parser.add_argument("--report", action="store_true", help="measure nothing, print what there is")
     arguments = parser.parse_args()
     if extra := os.environ.get("PEER"):
         arguments.peer = ",".join(dict.fromkeys([*arguments.peer.split(","), *extra.split(",")]))
-    RESULTS.mkdir(exist_ok=True)
-    samples = Samples(RESULTS / "samples.json", arguments.fresh)
+    results = RESULTS
+    if arguments.isa:
+        results /= arguments.isa
+        os.environ["VLLM_CPU_ISA"] = arguments.isa
+    results.mkdir(parents=True, exist_ok=True)
+    samples = Samples(results / "samples.json", arguments.fresh)
     try:
         if not arguments.report:
             measure_all(arguments, samples)
@@ -171,7 +177,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    report.write(samples.data, RESULTS, arguments.threads)
+    report.write(samples.data, results, arguments.threads, arguments.isa)
     return 0
 
 
