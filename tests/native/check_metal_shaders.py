@@ -90,7 +90,10 @@ def check(name: str, metal: str) -> list[str]:
     if not set(got_constants) <= set(want_constants) or 0 not in got_constants:
         faults.append(f"its function constants are {got_constants}, not {want_constants}")
     shared = 0
-    for kind, count in re.findall(r"^ +threadgroup (\w+) \w+\[([^\]]+)\];", metal, re.M):
+    # Older versions of spirv-cross write plain arrays, newer ones a template's.
+    arrays = re.findall(r"^ +threadgroup (\w+) \w+\[([^\]]+)\];", metal, re.M)
+    arrays += re.findall(r"^ +threadgroup spvUnsafeArray<(\w+), ([^>]+)> \w+;", metal, re.M)
+    for kind, count in arrays:
         if kind not in SIZES or not count.isdigit():
             faults.append(f"threadgroup memory of {count} {kind}")
         else:
