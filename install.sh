@@ -28,14 +28,22 @@ done
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 venv_python=venv/bin/python
 
-step() { printf '==> %s\n' "$*"; }
-fail() { printf 'install.sh: %s\n' "$*" >&2 && exit 1; }
+step() { doing=$* && printf '==> %s\n' "$*"; }
+fail() { doing= && printf 'install.sh: %s\n' "$*" >&2 && exit 1; }
+at_end() {
+  [ $? -eq 0 ] || [ -z "$doing" ] ||
+    fail "this failed: $doing; the lines above say why ($(free_here) are free on this disk), and another run goes on" \
+      "from here"
+}
+free_here() { df --human-readable --output=avail . 2>/dev/null | sed -n '2s/^ *//p'; }
+doing=
+trap at_end EXIT
 checksum() { cat "$@" | cksum; }
 
 # The first Python on PATH that is new enough, "" when there is none.
 find_python() {
   local name
-  for name in python3 python3.13 python3.12 python3.11 python3.10; do
+  for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
     if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       command -v "$name"
       return

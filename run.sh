@@ -10,21 +10,28 @@ case $(uname) in
 esac
 export VLLM_CPP_LIBRARY="${VLLM_CPP_LIBRARY:-$here/lib/$library}"
 modules=$here/python
+found=
 
 # Whether the package has the extension modules of this Python.
 is_served() {
-  tag=$("$1" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2])' 2>/dev/null) || return 1
-  for module in "$here/site-packages/_cffi_backend.$tag-"*; do
-    [ -e "$module" ] && return
-  done
-  return 1
+  suffix=$("$1" -c 'import importlib.machinery as m; print(m.EXTENSION_SUFFIXES[0])' 2>/dev/null) || return 1
+  found="$found $1 (modules are *$suffix)"
+  [ -e "$here/site-packages/_cffi_backend$suffix" ]
 }
+
+case $here in
+  *:*)
+    echo "run.sh: the folder $here has a colon in its name, at which Python splits paths; rename it" >&2
+    exit 1
+    ;;
+esac
 
 if [ -d "$here/site-packages" ]; then
   modules=$modules:$here/site-packages
   for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 ""; do
     if [ -z "$python" ]; then
-      echo "run.sh: no Python 3.10 to 3.14 is on PATH; install one (Debian: apt-get install python3)" >&2
+      echo "run.sh: no Python 3.10 to 3.14 that this package has modules for is on PATH, found:${found:- none};" \
+        "install one (Debian: apt-get install python3)" >&2
       exit 1
     fi
     is_served "$python" && break
@@ -34,5 +41,6 @@ else
   [ -x "$python" ] || python=python3
 fi
 export PYTHONSAFEPATH=1 # modules of the working directory are none of ours
+export PYTHONUTF8=1     # as the host's paths and texts are, whatever the locale says
 export PYTHONPATH="$modules${PYTHONPATH:+:$PYTHONPATH}"
 exec "$python" -m vllm_backend "$@"

@@ -74,7 +74,7 @@ def test_it_runs_with_each_python(package, tmp_path, version):
 
 def test_it_passes_by_pythons_that_it_has_no_modules_for(package, tmp_path):
     """First on PATH is a Python from long ago, then one that it can use under another name."""
-    (tmp_path / "python3").write_text("#!/bin/sh\necho cpython-39\n")
+    (tmp_path / "python3").write_text("#!/bin/sh\necho .cpython-39-x86_64-linux-gnu.so\n")
     (tmp_path / "python3.13").write_text(f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" "$@"\n')
     for name in ("sh", "readlink", "dirname", "uname"):
         (tmp_path / name).symlink_to(shutil.which(name))
@@ -84,7 +84,10 @@ def test_it_passes_by_pythons_that_it_has_no_modules_for(package, tmp_path):
     (tmp_path / "python3.13").unlink()
     done = selftest(package, PATH=str(tmp_path))
     assert done.returncode == 1
-    assert done.stderr == "run.sh: no Python 3.10 to 3.14 is on PATH; install one (Debian: apt-get install python3)\n"
+    assert done.stderr == (
+        "run.sh: no Python 3.10 to 3.14 that this package has modules for is on PATH, found: python3 (modules are "
+        "*.cpython-39-x86_64-linux-gnu.so); install one (Debian: apt-get install python3)\n"
+    )
 
 
 def test_it_runs_read_only_as_another_user(package):

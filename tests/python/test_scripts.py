@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def test_run_passes_arguments_and_names_the_library(backend: Path, tmp_path: Pat
     assert arguments == ["--addr", "127.0.0.1:1 2"]
 
 
+def test_run_takes_arguments_as_utf_8_in_any_locale(backend: Path, tmp_path: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run([backend / "run.sh", "m\u00f6del"], cwd=tmp_path, env=locale)
+    assert done.stdout.splitlines()[-1] == "m\u00f6del", done.stderr
+
+
 def test_run_keeps_a_library_that_is_set(backend: Path, tmp_path: Path) -> None:
     done = run([backend / "run.sh"], cwd=tmp_path, env={"VLLM_CPP_LIBRARY": "/elsewhere/libvllm.so"})
     assert done.stdout.splitlines()[0] == "/elsewhere/libvllm.so"
@@ -65,6 +72,13 @@ def test_run_prefers_the_environment_of_the_folder(backend: Path, tmp_path: Path
     assert done.stdout.splitlines()[0] == "ours: -m vllm_backend --help"
 
 
+def test_run_refuses_a_folder_that_python_cannot_name(backend: Path, tmp_path: Path) -> None:
+    folder = backend.rename(tmp_path / "a:b")
+    done = run([folder / "run.sh"], cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"run.sh: the folder {folder} has a colon in its name")
+
+
 def test_run_becomes_the_backend(backend: Path, tmp_path: Path) -> None:
     """A signal to the process that was started reaches the backend itself."""
     with subprocess.Popen([backend / "run.sh"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as started:
@@ -82,7 +96,7 @@ def machine(tmp_path: Path) -> Path:
         shutil.copy2(ROOT / name, tmp_path)
     commands = tmp_path / "bin"
     commands.mkdir()
-    for name in ("bash", "cat", "cksum", "dirname", "env", "readlink", "sed", "true"):
+    for name in ("bash", "cat", "cksum", "df", "dirname", "env", "readlink", "sed", "true"):
         (commands / name).symlink_to(str(shutil.which(name)))
     (commands / "python3").symlink_to(sys.executable)
     for name in ("g++", "cmake", "uv"):
@@ -111,6 +125,18 @@ def test_install_names_the_missing_packages_when_it_may_not_install(machine: Pat
     assert not (machine / "venv").exists()
 
 
+def test_install_names_what_makes_environments_where_python_alone_is_there(machine: Path) -> None:
+    (machine / "bin/uv").unlink()
+    (machine / "bin/python3").unlink()
+    stand_in(machine / "bin/python3", f'case $* in *ensurepip*) exit 1 ;; *) exec "{sys.executable}" "$@" ;; esac')
+    stand_in(machine / "bin/id", "echo 1000")
+    stand_in(machine / "bin/sudo", "exit 1")
+    done = install(machine)
+    assert done.returncode == 1
+    assert "apt-get install --no-install-recommends python3-venv ninja-build doctest-dev\n" in done.stderr
+    assert "this failed" not in done.stderr
+
+
 @pytest.mark.parametrize("root", [True, False])
 def test_install_installs_the_missing_packages(machine: Path, root: bool) -> None:
     stand_in(machine / "bin/id", f"echo {0 if root else 1000}")
@@ -124,6 +150,11 @@ def test_install_installs_the_missing_packages(machine: Path, root: bool) -> Non
         "apt-get install -y -qq --no-install-recommends ninja-build doctest-dev",
     ]
     assert "==> Installing ninja-build doctest-dev" in done.stdout
+    assert re.fullmatch(
+        r"install\.sh: this failed: Installing ninja-build doctest-dev; the lines above say why "
+        r"\([\d.]+[KMGT]? are free on this disk\), and another run goes on from here\n",
+        done.stderr,
+    )
 
 
 def test_install_for_tests_names_more_packages(machine: Path) -> None:
