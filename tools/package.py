@@ -165,10 +165,15 @@ def copy_sources(folder: Path) -> None:
         raise PackageError("the gRPC stubs are missing; run install.sh first")
 
 
-def copy_library(library: Path, folder: Path) -> None:
+def copy_library(library: Path, variant: Variant, folder: Path) -> None:
     """The library without its symbol table, which nothing reads at run time."""
     if not library.exists():
         raise PackageError(f"{library} does not exist; run install.sh first")
+    if variant.opens.encode() not in library.read_bytes():
+        raise PackageError(
+            f"{variant.name} cannot be packaged: {library} was built without its device, and opens no {variant.opens}; "
+            "run install.sh, which installs what the device needs"
+        )
     (folder / "lib").mkdir()
     target = folder / "lib" / library.name
     subprocess.run(["strip", "--strip-unneeded", "-o", target, library], check=True)
@@ -192,7 +197,7 @@ def make_package(variant: Variant, output: Path, library: Path) -> None:
         folder = Path(temporary) / "new"
         folder.mkdir()
         copy_sources(folder)
-        copy_library(library, folder)
+        copy_library(library, variant, folder)
         site = folder / "site-packages"
         for wheel in wheels(machine):
             unpack(wheel, site)

@@ -15,12 +15,15 @@ class Variant:
     capabilities: tuple[str, ...]  # keys of the meta entry's map that choose it
     systems: tuple[str, ...]  # sys.platform and machine it is built for
     built: bool  # whether the library has the device; others are neither packaged nor in the index
+    opens: str = ""  # what a library that has the device opens at run time
 
 
 VARIANTS = {
     "cpu": Variant(f"cpu-{BACKEND}", ("default", "cpu"), ("linux-x86_64", "linux-aarch64"), True),
     "cuda13": Variant(f"cuda13-{BACKEND}", ("nvidia", "nvidia-cuda-13"), ("linux-x86_64",), False),
-    "vulkan": Variant(f"vulkan-{BACKEND}", ("vulkan",), ("linux-x86_64", "linux-aarch64"), False),
+    "vulkan": Variant(
+        f"vulkan-{BACKEND}", ("vulkan",), ("linux-x86_64", "linux-aarch64"), True, opens="libvulkan.so.1"
+    ),
     "metal": Variant(f"metal-{BACKEND}", ("metal",), ("darwin-arm64",), False),
     "l4t": Variant(f"nvidia-l4t-arm64-{BACKEND}", ("nvidia-l4t", "nvidia-l4t-cuda-13"), ("linux-aarch64",), False),
 }

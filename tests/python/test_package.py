@@ -74,6 +74,14 @@ def test_a_variant_without_its_device_is_not_packaged(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_variant_is_made_of_a_library_with_its_device_only(tmp_path: Path) -> None:
+    library = tmp_path / "libvllm.so"
+    library.write_bytes(b"no library at all")
+    with pytest.raises(package.PackageError, match=r"built without its device, and opens no libvulkan\.so\.1"):
+        package.copy_library(library, variants.VARIANTS["vulkan"], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [library]
+
+
 def shown_on(name: str) -> set[str]:
     """The machines on which LocalAI shows an entry whose name and URI are this text; empty: on all."""
     return {only for words, only in variants.HIDING_WORDS.items() if any(word in name.lower() for word in words)}
