@@ -59,7 +59,7 @@ def load_engine(request: Any, plan_only: bool = False) -> Loaded:
         own = {"plan_only": True} if plan_only else {"report_crashes": True}
         engine = library.load(found.params, {**found.settings, **own})
     except (paths.PathError, options.OptionError, LibraryError, BackendError) as error:
-        raise LoadError(str(error).removeprefix("vllm_ext_load: ")) from None
+        raise LoadError(str(error)) from None
     except (OSError, ValueError) as error:
         raise LoadError(f"the model cannot be loaded: {error}") from error
     try:

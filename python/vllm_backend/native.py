@@ -138,7 +138,8 @@ class Library:
     def check(self, status: int) -> None:
         """Raises the error of the call that this thread made last, unless its status is OK."""
         if status != Status.OK:
-            raise engine_error(int(status), self._text(self.calls.vllm_last_error()))
+            message = re.sub(r"\Avllm_\w+: ", "", self._text(self.calls.vllm_last_error()))  # the function's name
+            raise engine_error(int(status), message)
 
     def _on_delta(self, delta: Any, finished: Any, user_data: Any) -> bool:
         deliver = self._deliveries.get(int(self.ffi.cast("uintptr_t", user_data)))
