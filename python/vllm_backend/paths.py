@@ -30,18 +30,27 @@ def find_model(model: str, model_file: str, model_path: str) -> str:
         if not given:
             raise PathError("no model is named: ModelFile and Model are empty")
         raise PathError(f"the model path {given!r} is relative and ModelPath is empty; one of them must be absolute")
+    tried: list[str] = []
     for path in candidates:
-        if os.path.exists(path):
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            tried.append(path)
+        except (OSError, ValueError) as error:
+            tried.append(f"{path} ({getattr(error, 'strerror', None) or error})")
+        else:
             check_model(path)
             return path
-    raise PathError(f"the model was not found at {' or '.join(candidates)}")
+    raise PathError(f"the model was not found at {' or '.join(tried)}")
 
 
 def check_model(path: str) -> None:
     """Refuses at once what can be no model of ours, before the library or a device is touched."""
     if os.path.isdir(path):
         if not os.path.isfile(os.path.join(path, "config.json")):
-            raise PathError(f"the model directory {path} has no config.json")
+            files = sorted(name for name in os.listdir(path) if name.lower().endswith(".gguf"))
+            hint = f"; to load its file {files[0]}, name that one" if files else ""
+            raise PathError(f"the model directory {path} has no config.json{hint}")
     elif not path.lower().endswith(".gguf"):
         raise PathError(f"{path} is neither a .gguf file nor a directory with a config.json")
     elif not os.path.isfile(path):

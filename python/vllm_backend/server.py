@@ -8,6 +8,7 @@ import hmac
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from typing import Any
@@ -65,13 +66,31 @@ def make_server(lifecycle: Lifecycle) -> Any:
     return server
 
 
-def bind(server: Any, address: str) -> None:
+def bind(server: Any, address: str) -> str:
+    """The address with the port that was given, which is another one for port 0. Raises StartError."""
+    host, _, port = address.rpartition(":")
+    # gRPC takes the port modulo 65536, and 443 where there is none.
+    if not (host and port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise StartError(f"the address is {address!r}; it must be HOST:PORT, with a port up to 65535")
     try:
-        port = server.add_insecure_port(address)
-    except (RuntimeError, ValueError) as error:
-        raise StartError(f"the address {address} cannot be used: {error}") from None
-    if port == 0:
-        raise StartError(f"the address {address} cannot be used: is the port taken?")
+        found = server.add_insecure_port(address)
+    except (RuntimeError, ValueError):
+        found = 0
+    if found == 0:
+        raise StartError(f"the address {address} cannot be used: {why_not_bound(host.strip('[]'), int(port))}")
+    return f"{host}:{found}"
+
+
+def why_not_bound(host: str, port: int) -> str:
+    """What the system says of an address; gRPC does not tell."""
+    try:
+        for family, kind, protocol, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return "gRPC refuses it"
 
 
 async def preload(lifecycle: Lifecycle, request: Any, stop: asyncio.Event) -> str:
@@ -95,7 +114,7 @@ async def serve(address: str, model: Any = None) -> None:
     reflection.enable_server_reflection(names, server)
     for name in ("", *names):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
-    bind(server, address)
+    address = bind(server, address)
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -38,6 +38,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name / "config.json").write_text("{}")
     (folder / "empty").mkdir()
+    (folder / "files").mkdir()
+    (folder / "files" / "a.gguf").write_bytes(b"GGUF")
     (folder / "one.GGUF").write_bytes(b"GGUF")
     (folder / "notes.txt").write_text("no model")
     (folder / "template.json").write_text("{}")

@@ -103,7 +103,24 @@ def test_load_04_port_taken() -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, line = last_words({}, "--addr", address)
     assert code == 1
-    assert line.startswith(f"vllm_backend: the address {address} cannot be used")
+    assert line == f"vllm_backend: the address {address} cannot be used: Address already in use"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:99999", "it must be HOST:PORT, with a port up to 65535"),
+        ("127.0.0.1:-1", "it must be HOST:PORT"),
+        ("127.0.0.1:http", "it must be HOST:PORT"),
+        ("127.0.0.1", "it must be HOST:PORT"),
+        ("", "it must be HOST:PORT"),
+        ("a..b:1", "the address a..b:1 cannot be used: "),
+        ("203.0.113.7:1", "the address 203.0.113.7:1 cannot be used: Cannot assign requested address"),
+    ],
+)
+def test_load_04_an_address_that_is_none(address: str, words: str) -> None:
+    code, line = last_words({}, "--addr", address)
+    assert code == 1 and line.startswith("vllm_backend: the address ") and words in line
 
 
 def test_load_04_bad_arguments() -> None:
@@ -123,6 +140,7 @@ def test_load_05_what_is_no_model_is_refused_at_once(start: Start, models: Path)
     backend = start()
     cases = {
         "empty": "has no config.json",
+        "files": "has no config.json; to load its file a.gguf, name that one",
         "notes.txt": "neither a .gguf file nor a directory",
         "absent": "was not found at",
         "": "no model is named",
