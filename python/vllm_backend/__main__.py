@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import sys
 
@@ -27,6 +28,8 @@ def serve(arguments: list[str]) -> int:
         epilog=f"Instead of --addr there may be a command: {', '.join(COMMANDS)}.",
     )
     parser.add_argument("--addr", default="127.0.0.1:50051", metavar="HOST:PORT", help="address to serve on")
+    if arguments and not arguments[0].startswith("-"):
+        parser.error(f"there is no command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
     address = parser.parse_args(arguments).addr
     parent.watch()
     from vllm_backend import server
@@ -35,6 +38,9 @@ def serve(arguments: list[str]) -> int:
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):  # paths may hold what a terminal cannot show
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     arguments = sys.argv[1:]
     if arguments and arguments[0] in COMMANDS:
         name, rest = arguments[0], arguments[1:]

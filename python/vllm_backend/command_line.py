@@ -37,6 +37,8 @@ def parser_for(command: str, description: str, model_needed: bool) -> argparse.A
 
 def model_options(arguments: argparse.Namespace) -> backend_pb2.ModelOptions | None:
     """The ModelOptions that the arguments stand for; None when they name no model. Raises StartError."""
+    for path in (arguments.model, arguments.config, arguments.models_path):
+        check_text(path or "")
     model = os.path.abspath(arguments.model) if arguments.model else ""
     models = arguments.models_path or os.path.dirname(os.path.abspath(arguments.config) if arguments.config else model)
     models = os.path.abspath(models)
@@ -58,6 +60,14 @@ def model_options(arguments: argparse.Namespace) -> backend_pb2.ModelOptions | N
     if arguments.engine_args is not None:
         request.EngineArgs = arguments.engine_args
     return request
+
+
+def check_text(path: str) -> None:
+    """Refuses a path that the host could not send."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise StartError(f"the path {os.fsencode(path)!r} is not UTF-8; rename it") from None
 
 
 def needed_model(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> backend_pb2.ModelOptions:

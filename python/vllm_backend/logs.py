@@ -34,7 +34,7 @@ def configure() -> None:
     """Warnings to stderr, the rest to stdout: the host shows the last line of stderr when a process dies."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     chosen = level()
     os.environ["VLLM_LOG_LEVEL"] = chosen  # for the library
     form = logging.Formatter("%(levelname)s %(message)s")

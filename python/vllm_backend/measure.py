@@ -84,6 +84,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="length of the prefill")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens that each stream generates")
     parsed = parser.parse_args(arguments)
+    for name, value, least in (("--tokens", parsed.tokens, 2), ("--prompt-tokens", parsed.prompt_tokens, 1)):
+        if value < least:
+            parser.error(f"{name} is {value}, needed is at least {least}")
     request = command_line.needed_model(parsed, parser)
     direct.be_quiet()
     begin = time.monotonic()

@@ -16,7 +16,7 @@ import pytest
 from backend_process import ROOT, Backend, wait_for
 from localai_client import free_port
 from vllm_backend import backend_pb2 as pb
-from vllm_backend import command_line, doctor, logs, model_yaml, options, terminal
+from vllm_backend import command_line, doctor, ending, logs, model_yaml, options, terminal
 from vllm_backend.ending import StartError, sentence_of
 
 
@@ -95,6 +95,8 @@ def test_doctor_shows_every_setting_with_its_source(fake_library: Path, models: 
         (["good", "--options", "tool_parser:hermess"], "did you mean hermes?"),
         (["good", "--context", "0"], "ContextSize is 0; it must be a whole number from 1"),
         (["good", "--config", "absent.yaml"], "cannot be read: No such file"),
+        (["b\udce4d"], "b\\xe4d' is not UTF-8; rename it"),
+        (["good/config.json/x"], "good/config.json/x (Not a directory)"),
     ],
 )
 def test_load_04_doctor_ends_with_the_reason(
@@ -305,7 +307,14 @@ def test_a_command_needs_its_model(fake_library: Path) -> None:
 
 def test_an_unknown_command_is_refused(fake_library: Path) -> None:
     done = command(fake_library, "docter")
-    assert done.returncode == 2 and last_line(done.stderr).endswith("unrecognized arguments: docter")
+    wanted = "error: there is no command 'docter'; there are serve, doctor, chat, bench, selftest"
+    assert done.returncode == 2 and last_line(done.stderr).endswith(wanted)
+
+
+@pytest.mark.parametrize("name", ["--tokens", "--prompt-tokens"])
+def test_bench_refuses_a_length_that_measures_nothing(fake_library: Path, models: Path, name: str) -> None:
+    done = command(fake_library, "bench", models / "good", name, "0")
+    assert done.returncode == 2 and f"{name} is 0, needed is at least" in last_line(done.stderr)
 
 
 def test_load_04_a_command_whose_module_is_missing(fake_library: Path, models: Path, tmp_path: Path) -> None:
@@ -315,6 +324,29 @@ def test_load_04_a_command_whose_module_is_missing(fake_library: Path, models: P
     done = command(fake_library, "doctor", "--config", tmp_path / "m.yaml", PYTHONPATH=path)
     assert done.returncode == 1
     assert last_line(done.stderr) == "vllm_backend: yaml cannot be imported (gone); run install.sh"
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly(fake_library: Path) -> None:
+    """As in `doctor | head -1`."""
+    environment = {"PYTHONPATH": str(ROOT / "python"), "VLLM_CPP_LIBRARY": str(fake_library)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [sys.executable, "-m", "vllm_backend", "doctor"],
+        env={**os.environ, **environment}, stdout=writer, stderr=subprocess.PIPE, timeout=30, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (ending.READER_GONE, b"")
+
+
+def test_load_04_last_words_of_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has no install.sh to run."""
+    monkeypatch.setattr(ending, "INSTALLER", tmp_path / "install.sh")
+    error = ImportError("libstdc++.so.6: cannot open shared object file", name="cygrpc")
+    assert sentence_of(error) == (
+        "cygrpc cannot be imported (libstdc++.so.6: cannot open shared object file); needed are libstdc++ and glibc "
+        "2.35 or newer"
+    )
 
 
 def test_load_04_last_words() -> None:
