@@ -10,11 +10,12 @@ case $(uname) in
 esac
 export VLLM_CPP_LIBRARY="${VLLM_CPP_LIBRARY:-$here/lib/$library}"
 modules=$here/python
+alone=
 found=
 
 # Whether the package has the extension modules of this Python.
 is_served() {
-  suffix=$("$1" -c 'import importlib.machinery as m; print(m.EXTENSION_SUFFIXES[0])' 2>/dev/null) || return 1
+  suffix=$("$1" -S -c 'import importlib.machinery as m; print(m.EXTENSION_SUFFIXES[0])' 2>/dev/null) || return 1
   found="$found $1 (modules are *$suffix)"
   [ -e "$here/site-packages/_cffi_backend$suffix" ]
 }
@@ -28,6 +29,7 @@ esac
 
 if [ -d "$here/site-packages" ]; then
   modules=$modules:$here/site-packages
+  alone=-S # what else that Python has installed must not stand in for ours
   for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 ""; do
     if [ -z "$python" ]; then
       echo "run.sh: no Python 3.10 to 3.14 that this package has modules for is on PATH, found:${found:- none};" \
@@ -43,4 +45,4 @@ fi
 export PYTHONSAFEPATH=1 # modules of the working directory are none of ours
 export PYTHONUTF8=1     # as the host's paths and texts are, whatever the locale says
 export PYTHONPATH="$modules${PYTHONPATH:+:$PYTHONPATH}"
-exec "$python" -m vllm_backend "$@"
+exec "$python" $alone -m vllm_backend "$@"

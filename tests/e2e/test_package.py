@@ -90,6 +90,18 @@ def test_it_passes_by_pythons_that_it_has_no_modules_for(package, tmp_path):
     )
 
 
+def test_it_passes_by_what_else_python_has_installed(package, tmp_path):
+    """A package of the user's own that hides ours: google without protobuf."""
+    for version in PYTHONS:
+        google = tmp_path / f"lib/python{version}/site-packages/google"
+        google.mkdir(parents=True)
+        (google / "__init__.py").touch()
+    environment = {"PATH": os.environ["PATH"], "PYTHONUSERBASE": str(tmp_path)}
+    done = subprocess.run([package / "run.sh", "doctor"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "protobuf 7." in done.stdout
+
+
 def test_it_runs_read_only_as_another_user(package):
     before = {path: path.stat().st_mode for path in (package, *package.rglob("*"))}
     other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
