@@ -122,16 +122,19 @@ def write_image(folder: Path, output: Path, name: str, architecture: str, system
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     new = output.with_name(output.name + ".new")
-    with tarfile.open(new, "w", format=tarfile.PAX_FORMAT) as tar:
-        for folder_name in ("blobs", "blobs/sha256"):
-            member = tarfile.TarInfo(folder_name)
-            member.type = tarfile.DIRTYPE
-            tar.addfile(_plain(member, True))
-        for file_name in sorted(files):
-            member = tarfile.TarInfo(file_name)
-            member.size = len(files[file_name])
-            tar.addfile(_plain(member, False), io.BytesIO(files[file_name]))
-    new.replace(output)
+    try:
+        with tarfile.open(new, "w", format=tarfile.PAX_FORMAT) as tar:
+            for folder_name in ("blobs", "blobs/sha256"):
+                member = tarfile.TarInfo(folder_name)
+                member.type = tarfile.DIRTYPE
+                tar.addfile(_plain(member, True))
+            for file_name in sorted(files):
+                member = tarfile.TarInfo(file_name)
+                member.size = len(files[file_name])
+                tar.addfile(_plain(member, False), io.BytesIO(files[file_name]))
+        new.replace(output)
+    finally:
+        new.unlink(missing_ok=True)  # as when the disk is full
 
 
 def main(arguments: list[str]) -> int:

@@ -138,6 +138,13 @@ def test_images_are_the_same_wherever_and_whenever_they_are_made(folder: Path, t
     assert first.read_bytes() != second.read_bytes()
 
 
+def test_an_image_that_cannot_be_finished_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "image.tar").mkdir()
+    with pytest.raises(OSError):
+        oci_image.write_image(folder, tmp_path / "image.tar", "cpu-vllm-cpp:1", "amd64")
+    assert {path.name for path in tmp_path.iterdir()} == {"backend", "image.tar"}
+
+
 def tool(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
