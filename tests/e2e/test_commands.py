@@ -43,6 +43,11 @@ def test_doctor_says_what_the_load_then_does(tiny, library, name):
     assert "320 tokens" in done.stdout
 
 
+def test_doctor_names_the_number_format_of_the_cache(tiny):
+    done = command("doctor", tiny / "llama", "--options", "kv_cache_dtype:q8_0")
+    assert "kv_cache_dtype = 'q8_0' (options)" in done.stdout, done.stderr
+
+
 def test_LOAD_04_doctor_says_why_a_load_would_fail(tiny, tmp_path):
     (tmp_path / "text.gguf").write_text("this is a letter, not a model")
     for arguments, words in (
@@ -56,6 +61,13 @@ def test_LOAD_04_doctor_says_why_a_load_would_fail(tiny, tmp_path):
         assert done.returncode == 1
         assert last_line(done.stderr).startswith("vllm_backend: the model cannot be loaded: ")
         assert words in last_line(done.stderr)
+
+
+def test_doctor_says_which_part_of_vulkan_is_missing():
+    nowhere = {"VK_DRIVER_FILES": "/nowhere", "VK_ICD_FILENAMES": "/nowhere"}
+    done = command("doctor", env=os.environ | nowhere)
+    reason = re.search(r"vulkan: not available: (.*)", done.stdout)[1]
+    assert re.search(r"no Vulkan loader|no usable driver|not in this build", reason), reason
 
 
 @pytest.mark.parametrize("form", ["Q4_K", "F16"])

@@ -211,6 +211,8 @@ TEST_CASE("ABI a KV cache of every format answers and takes the bytes it should"
     CHECK_FALSE(complete(h.engine, greedy(8)).empty());
     const int tokens = 64 * 16, layers = 3;
     CHECK(query(h.engine, R"({"query": "memory"})")["kv_cache"] == tokens * layers * 2 * head_bytes);
+    const std::string shown = std::string(name) == "auto" ? "bf16" : name;
+    CHECK(query(h.engine, R"({"query": "info"})")["kv_cache_dtype"] == shown);
   }
 }
 

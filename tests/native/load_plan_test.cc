@@ -110,6 +110,18 @@ TEST_CASE("KV-01 a plan says what was chosen and what had to give way") {
   CHECK(engine->plan().chosen[2].value == engine->info().num_blocks);
 }
 
+TEST_CASE("KV-01 a context beyond what the model was made for is warned of") {
+  EngineConfig c = config(tiny::folder("llama"), true);
+  c.num_blocks = 100;
+  for (const int context : {0, 512, 513}) {
+    c.max_model_len = context;
+    const std::vector<std::string> warnings = Engine::load(c)->plan().warnings;
+    REQUIRE(warnings.size() == (context > 512 ? 1 : 0));
+    if (context > 512)
+      CHECK(warnings[0].starts_with("the context is 513 tokens and the model was made for 512"));
+  }
+}
+
 TEST_CASE("what needs more memory than there is fails by plan as by load, before anything is read") {
   for (const bool plan_only : {true, false}) {
     EngineConfig c = config(tiny::folder("llama"), plan_only);

@@ -25,6 +25,10 @@ int default_batched_tokens(const ModelSpec& spec, int sequences) {
   return sequences < 32 ? 4096 : 8192;
 }
 
+const char* name_of(KvFormat format) {
+  return format == KvFormat::F32 ? "f32" : format == KvFormat::Q8_0 ? "q8_0" : "bf16";
+}
+
 void check_config(const EngineConfig& config) {
   if (config.block_size < 16 || config.block_size % 16 != 0 || config.block_size > 1024)
     fail_load("block_size is %d, needed is a multiple of 16 up to 1024", config.block_size);
@@ -167,6 +171,11 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   schedule.block_size = config.block_size;
   schedule.num_blocks = kv.num_blocks;
   schedule.max_model_len = choose_context(config, wanted, kv.num_blocks, kv.block_bytes(), plan.warnings);
+  if (schedule.max_model_len > spec.max_position)
+    plan.warnings.push_back(format(
+        "the context is %d tokens and the model was made for %d: answers beyond those are likely to be "
+        "wrong, so set max_model_len or context_size to no more",
+        schedule.max_model_len, spec.max_position));
   schedule.max_num_seqs = config.max_num_seqs;
   schedule.max_num_batched_tokens = static_cast<int>(std::max<int64_t>(
       config.max_num_seqs,
@@ -290,7 +299,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   info.max_num_batched_tokens = schedule.max_num_batched_tokens;
   info.prefix_caching = schedule.prefix_caching;
   info.threads = config.threads > 0 ? config.threads : cpu::physical_cores();
-  info.kv_cache_dtype = config.kv_format == KvFormat::F32 ? "f32" : "bf16";
+  info.kv_cache_dtype = name_of(config.kv_format);
   // Without cached prefixes there is no longest one.
   info.scheduling_policy =
       policy_name(config.policy == Policy::Lpm && !schedule.prefix_caching ? Policy::Fcfs : config.policy);

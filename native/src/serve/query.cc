@@ -1,5 +1,6 @@
 #include "serve/query.h"
 
+#include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/machine.h"
 #include "device/device.h"
@@ -142,15 +143,23 @@ Json absent_device(const char* name, const char* title) {
   return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", title)}};
 }
 
+/// Why a device that is not there cannot be made.
+std::string fault_of(const char* device) {
+  try {
+    make_device(device, 1);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "it appeared just now";
+}
+
 Json devices() {
   Json out = Json::array({Json{{"name", "cpu"}, {"available", true}}});
   const std::vector<std::string> vulkan = vulkan_devices();
   for (size_t i = 0; i < vulkan.size(); ++i)
     out.push_back({{"name", format("vulkan:%zu", i)}, {"available", true}, {"description", vulkan[i]}});
   if (vulkan.empty())
-    out.push_back({{"name", "vulkan"},
-                   {"available", false},
-                   {"reason", "Vulkan offers no device here, or this build is without Vulkan"}});
+    out.push_back({{"name", "vulkan"}, {"available", false}, {"reason", fault_of("vulkan")}});
   out.push_back(absent_device("cuda", "CUDA"));
   out.push_back(absent_device("metal", "Metal"));
   return out;
