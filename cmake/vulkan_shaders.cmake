@@ -25,6 +25,8 @@ set(METAL_SHADERS ${CMAKE_BINARY_DIR}/metal_shaders)
 set(metal_files "")
 set(shader_list "")
 set(shader_code "")
+# Named by us: the list that glslc writes cannot be read where the path has a space.
+file(GLOB included CONFIGURE_DEPENDS native/src/device/vulkan/shaders/*.glsl native/src/device/vulkan/shaders/*.h)
 file(GLOB shaders CONFIGURE_DEPENDS native/src/device/vulkan/shaders/*.comp)
 foreach(shader IN LISTS shaders)
   get_filename_component(name ${shader} NAME_WE)
@@ -38,11 +40,10 @@ foreach(shader IN LISTS shaders)
   endif()
   add_custom_command(
     OUTPUT ${out}.spv ${out}.inc
-    COMMAND ${compile} -MD -MF ${out}.d -MT ${out}.spv -o ${out}.spv
+    COMMAND ${compile} -o ${out}.spv
     ${validate}
     COMMAND ${compile} -mfmt=c -o ${out}.inc
-    DEPENDS ${shader}
-    DEPFILE ${out}.d
+    DEPENDS ${shader} ${included}
     COMMENT "Compiling the shader ${name}"
     VERBATIM)
   list(APPEND VULKAN_SHADER_FILES ${out}.inc)
