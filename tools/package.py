@@ -176,7 +176,11 @@ def copy_library(library: Path, variant: Variant, folder: Path) -> None:
         )
     (folder / "lib").mkdir()
     target = folder / "lib" / library.name
-    subprocess.run(["strip", "--strip-unneeded", "-o", target, library], check=True)
+    done = subprocess.run(
+        ["strip", "--strip-unneeded", "-o", target, library], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise PackageError(f"{library} cannot be read as a library; {' '.join(done.stderr.split())}")
 
 
 def set_modes(folder: Path) -> None:
@@ -245,7 +249,7 @@ def main(arguments: list[str]) -> int:
             image = output.with_name(output.name + ".tar")
             write_image(output, image, f"{variant.name}:{project_version()}", ARCHITECTURES[platform.machine()])
             print(f"{image}: {size(image)}")
-    except (PackageError, ImageError, OSError, subprocess.CalledProcessError) as error:
+    except (PackageError, ImageError, OSError) as error:
         print(f"package: {error}", file=sys.stderr)
         return 1
     return 0

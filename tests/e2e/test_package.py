@@ -40,6 +40,13 @@ def test_its_objects_need_what_every_system_has(package):
             assert numbers <= NEWEST[family], f"{path.name} needs {family} {version}"
 
 
+def test_made_again_elsewhere_the_image_is_the_same(package, tmp_path):
+    command = [sys.executable, REPOSITORY / "tools/package.py", "--image", "--output", tmp_path / package.name]
+    subprocess.run(command, check=True, capture_output=True)
+    image = f"{package.name}.tar"
+    assert (tmp_path / image).read_bytes() == (package.parent / image).read_bytes()
+
+
 def test_nothing_names_the_place_where_it_was_made(package):
     place = str(REPOSITORY).encode()
     assert [path for path in package.rglob("*") if path.is_file() and place in path.read_bytes()] == []

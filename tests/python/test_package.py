@@ -80,6 +80,9 @@ def test_a_variant_is_made_of_a_library_with_its_device_only(tmp_path: Path) -> 
     with pytest.raises(package.PackageError, match=r"built without its device, and opens no libvulkan\.so\.1"):
         package.copy_library(library, variants.VARIANTS["vulkan"], tmp_path / "out")
     assert list(tmp_path.iterdir()) == [library]
+    (tmp_path / "out").mkdir()
+    with pytest.raises(package.PackageError, match=r"libvllm\.so cannot be read as a library; strip: .*not recognized"):
+        package.copy_library(library, variants.VARIANTS["cpu"], tmp_path / "out")
 
 
 def shown_on(name: str) -> set[str]:
