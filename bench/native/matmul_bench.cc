@@ -1,6 +1,7 @@
 // Speed of the CPU device's products beside the read rate and the int8 and bf16 peaks of the same seconds.
-// Cases run in turn and medians are printed, for the machine's memory rate drifts.
-// Use: matmul_bench [threads] [isa] [format] [repetitions]
+// Cases run in turn and medians are printed, for the machine's memory rate drifts. The last figure is the
+// time for a byte of the file, as a multiple of Q8_0's, where that is measured too. Use: matmul_bench
+// [threads] [isa] [format,...] [repetitions] [tokens,...]
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -26,10 +27,15 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+/// Whether a list, its items parted by commas, has the item.
+bool lists(const std::string& list, const std::string& item) {
+  return ("," + list + ",").find("," + item + ",") != std::string::npos;
+}
+
 struct Case {
-  std::string name;
+  std::string name, compared;  // what it shares with the cases it is compared with
   std::function<void()> run;
-  double operations, bytes, peak_share;
+  double operations, bytes, file_bytes, peak_share;
   std::vector<double> times, against_read, against_peak;
 };
 
@@ -38,8 +44,9 @@ struct Case {
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const Isa isa = choose_isa(argc > 2 ? argv[2] : "");
-  const char* only = argc > 3 ? argv[3] : "all";
+  const std::string formats = argc > 3 ? argv[3] : "all";
   const int repetitions = argc > 4 ? std::atoi(argv[4]) : 7;
+  const std::string token_counts = argc > 5 ? argv[5] : "1,2,4,8,16,64,512";
   ThreadPool pool(threads);
   MatmulScratch scratch;
   constexpr size_t kMemory = size_t{160} << 20;
@@ -53,7 +60,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < x.size(); i++) x[i] = static_cast<float>(i * 2654435761u % 1000) / 500 - 1;
 
   for (const FormatInfo& info : all_formats()) {
-    if (std::strcmp(only, "all") && std::strcmp(only, info.name)) continue;
+    if (formats != "all" && !lists(formats, info.name)) continue;
     for (const auto& [rows, cols] :
          {std::pair<int64_t, int64_t>{3072, 1024}, {1024, 3072}, {1536, 576}, {576, 1536}}) {
       if (cols % info.block_size) continue;
@@ -71,12 +78,16 @@ int main(int argc, char** argv) {
                   file_bytes * copies / packing / 1e9);
       keep.insert(keep.end(), weights.begin(), weights.end());
       for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
+        if (!lists(token_counts, std::to_string(tokens))) continue;
         const size_t used = tokens >= 64 ? 1 : copies;
-        char name[100];
+        char name[100], compared[100];
+        std::snprintf(compared, sizeof compared, "%lld %lld %lld", static_cast<long long>(tokens),
+                      static_cast<long long>(rows), static_cast<long long>(cols));
         std::snprintf(name, sizeof name, "%-7s M=%-3lld N=%-4lld K=%-4lld", info.name,
                       static_cast<long long>(tokens), static_cast<long long>(rows),
                       static_cast<long long>(cols));
         cases.push_back({name,
+                         compared,
                          [&, weights, used, tokens, rows = rows, cols = cols] {
                            for (size_t i = 0; i < used; i++) {
                              const DeviceWeight* w[] = {weights[i].get()};
@@ -86,6 +97,7 @@ int main(int argc, char** argv) {
                          },
                          2.0 * tokens * rows * cols * used,
                          static_cast<double>(weights[0]->bytes) * used,
+                         static_cast<double>(file_bytes) * used,
                          info.format == Format::BF16  ? 0.5
                          : info.format < Format::Q4_0 ? 0.25
                                                       : 1.0,
@@ -113,8 +125,13 @@ int main(int argc, char** argv) {
               median(peaks));
   for (Case& c : cases) {
     const double time = median(c.times);
-    std::printf("%s %9.1f us %7.1f Gop/s %6.1f GB/s  %5.1f %% of read  %5.1f %% of peak\n", c.name.c_str(),
+    std::printf("%s %9.1f us %7.1f Gop/s %6.1f GB/s  %5.1f %% of read  %5.1f %% of peak", c.name.c_str(),
                 time * 1e6, c.operations / time / 1e9, c.bytes / time / 1e9, 100 * median(c.against_read),
                 c.against_peak.empty() ? 0.0 : 100 * median(c.against_peak));
+    for (const Case& q8 : cases) {
+      if (q8.compared != c.compared || !q8.name.starts_with("Q8_0 ")) continue;
+      std::printf("  %5.2f of Q8_0", time / c.file_bytes / (median(q8.times) / q8.file_bytes));
+    }
+    std::printf("\n");
   }
 }
