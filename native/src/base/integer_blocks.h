@@ -23,11 +23,10 @@ struct IntegerForm {
 /// Null for the other formats.
 const IntegerForm* integer_form(Format format);
 
-/// All that an element of IQ2, of IQ3_XXS, IQ3_S and of IQ1_M can be, as IntegerBlock::value.
+/// All that an element of IQ2, of IQ3_XXS and of IQ3_S can be, as IntegerBlock::value.
 static constexpr int8_t kIq2Values[6] = {-43, -25, -8, 8, 25, 43};
 static constexpr int8_t kIq3XxsValues[16] = {-62, -52, -44, -36, -28, -20, -12, -4,
                                              4,   12,  20,  28,  36,  44,  52,  62};
 static constexpr int8_t kIq3SValues[16] = {-15, -13, -11, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 11, 13, 15};
-static constexpr int8_t kIq1Values[6] = {-9, -7, -1, 1, 7, 9};
 
 }  // namespace vllm

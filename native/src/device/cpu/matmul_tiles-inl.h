@@ -84,12 +84,40 @@ inline __attribute__((always_inline)) void add_bit_pairs(Word a, Word b, Word w[
   }
 }
 
-/// Lanes `first`.. of the 8 vectors of block g of a group.
+/// 8 vectors of codes of three bits.
+inline __attribute__((always_inline)) void load_triples(const uint8_t* p, Word w[8]) {
+  constexpr uint32_t kThree = 0x07070707u, kTwo = 0x03030303u, kHigh = 0x04040404u;
+  const Word a = load_words(p), b = load_words(p + 64), c = load_words(p + 128);
+  w[0] = a & kThree;
+  w[1] = a >> 3 & kThree;
+  w[2] = b & kThree;
+  w[3] = b >> 3 & kThree;
+  w[4] = c & kThree;
+  w[5] = c >> 3 & kThree;
+  w[6] = (a >> 6 & kTwo) | (c >> 4 & kHigh);
+  w[7] = (b >> 6 & kTwo) | (c >> 5 & kHigh);
+}
+
+/// Adds the shifts of block g, see Scales::SuperOddShifts, below the codes of its 8 vectors.
+inline __attribute__((always_inline)) void add_shifts(Word shifts, int g, Word w[8]) {
+  shifts = shifts >> g & 0x01010101u;
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; j++) {
+    Word bytes{};  // number j of each row
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; i++) bytes[i] = 0x01010101u * static_cast<uint32_t>(4 * (i % 4) + j);
+    const Word shift = Simd::lookup(shifts, bytes);
+    w[2 * j] |= shift;
+    w[2 * j + 1] |= shift;
+  }
+}
+
+/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`.
 template <PanelLayout layout>
-inline __attribute__((always_inline)) void load_block(const uint8_t* group, int g, int first, Word book,
-                                                      Word w[8]) {
+inline __attribute__((always_inline)) void load_block(const uint8_t* group, const uint8_t* block, int g,
+                                                      int first, Word book, Word w[8]) {
   constexpr int bits = layout.code_bits;
-  const uint8_t* p = group + layout.data + g * layout.block_bytes + 4 * first;
+  const uint8_t* p = block + 4 * first;
   if constexpr (bits == 8) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
@@ -98,8 +126,9 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
     }
     return;
   }
+  if constexpr (bits == 3) load_triples(p, w);
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4 && bits != 3; i++) {
     if constexpr (bits >= 4) {
       const Word v = load_words(p + 64 * i);
       w[i] = v & 0x0f0f0f0fu;
@@ -110,13 +139,34 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, int 
   }
   if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
   if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
-  if constexpr (bits == 2 || bits == 3) add_bit_pairs<0>(load_words(p), load_words(p + 64), w);
+  constexpr bool kShifts = layout.scales == Scales::SuperOddShifts;
+  if constexpr (bits == 2) add_bit_pairs<kShifts ? 2 : 0>(load_words(p), load_words(p + 64), w);
+  if constexpr (kShifts) add_shifts(load_words(group + 192 + 4 * first), g, w);
   if constexpr (bits == 1) add_bits<1>(load_words(p), w);
-  if constexpr (bits == 3) add_bits<2>(load_words(p + 128), w);
   if constexpr (layout.codebook) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) w[i] = Simd::lookup(book, w[i]);
   }
+}
+
+/// What the scales of a superblock are multiples of.
+struct GroupScales {
+  Float d, other;
+};
+
+template <PanelLayout layout>
+inline __attribute__((always_inline)) GroupScales load_group_scales(const uint8_t* group, int first) {
+  GroupScales s{};
+  constexpr Scales kScales = layout.scales;
+  if constexpr (kScales < Scales::Wide) return s;
+  s.d = Simd::half(group + 2 * first);
+  if constexpr (kScales == Scales::Super) s.other = -Simd::half(group + 32 + 2 * first);
+  // High nibbles stay 16 times as large; the sums that they meet are negative.
+  if constexpr (kScales == Scales::SuperHalvesMinimum)
+    s.other = Simd::half(group + 32 + 2 * first) * Simd::splat(0.0625f);
+  if constexpr (kScales == Scales::SuperShifted) s.other = s.d * Simd::splat(0.125f);
+  if constexpr (kScales >= Scales::SuperOdd) s.other = s.d + s.d;
+  return s;
 }
 
 /// Of block g: `scale` of the whole or of the first half, `second` of the second half; `minimum` and
@@ -126,9 +176,11 @@ struct BlockScales {
 };
 
 template <PanelLayout layout>
-inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* group, int g, int first) {
+inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* group, const GroupScales& of,
+                                                              int g, int first) {
   BlockScales s{};
   constexpr Scales kScales = layout.scales;
+  const auto bytes = [](const uint8_t* p) { return __builtin_convertvector(Simd::byte_ints(p), Float); };
   if constexpr (kScales == Scales::Brain) {
     s.scale = Simd::brain(group + 32 * g + 2 * first);
   } else if constexpr (kScales == Scales::E4m3) {
@@ -136,37 +188,38 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
     s.second = Simd::half_of_bytes(group + 32 * g + 16 + first);
   } else if constexpr (kScales == Scales::FloatZero) {
     s.scale = load_floats(group + 64 * g + 4 * first);
-    s.minimum = -(s.scale * __builtin_convertvector(Simd::byte_ints(group + 256 + 16 * g + first), Float));
+    s.minimum = -(s.scale * bytes(group + 256 + 16 * g + first));
   } else if constexpr (kScales == Scales::Half || kScales == Scales::HalfMinimum) {
     s.scale = Simd::half(group + 32 * g + 2 * first);
     if (layout.minimum()) s.minimum = Simd::half(group + 64 + 32 * g + 2 * first);
+  } else if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
+    s.scale = of.d;
+  } else if constexpr (kScales == Scales::SuperPlain) {
+    s.scale = of.d * Simd::signed_bytes(group + 64 + 16 * g + first);
+  } else if constexpr (kScales == Scales::SuperShifted) {
+    const Float shift = Simd::signed_bytes(group + 64 + 16 * g + first);
+    s.scale = of.d * (Float)((Word)shift & 0x7fffffffu);
+    s.minimum = of.other * shift;
+  } else if constexpr (kScales == Scales::SuperOdd) {
+    const Int n = (Int)(load_words(group + 64 + 4 * first) >> 4 * g & 15);
+    s.scale = Simd::fma(__builtin_convertvector(n, Float), of.other, of.d);
+  } else if constexpr (kScales == Scales::SuperOddHalves || kScales == Scales::SuperOddShifts) {
+    const Int n = Simd::byte_ints(group + 64 + 16 * g + first);
+    s.scale = Simd::fma(__builtin_convertvector(n & 15, Float), of.other, of.d);
+    s.second = Simd::fma(__builtin_convertvector(n >> 4, Float), of.other, of.d);
+  } else if constexpr (kScales == Scales::SuperHalves) {
+    s.scale = of.d * Simd::signed_bytes(group + 64 + 32 * g + first);
+    s.second = of.d * Simd::signed_bytes(group + 80 + 32 * g + first);
+  } else if constexpr (kScales == Scales::SuperHalvesMinimum) {
+    const Int a = Simd::byte_ints(group + 64 + 32 * g + first),
+              b = Simd::byte_ints(group + 80 + 32 * g + first);
+    s.scale = of.d * __builtin_convertvector(a & 15, Float);
+    s.second = of.d * __builtin_convertvector(b & 15, Float);
+    s.minimum = of.other * __builtin_convertvector(a & 240, Float);
+    s.second_minimum = of.other * __builtin_convertvector(b & 240, Float);
   } else {
-    const Float d = Simd::half(group + 2 * first);
-    if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
-      s.scale = d;
-    } else if constexpr (kScales == Scales::SuperPlain) {
-      s.scale = d * Simd::signed_bytes(group + 64 + 16 * g + first);
-    } else if constexpr (kScales == Scales::SuperShifted) {
-      const Float shift = Simd::signed_bytes(group + 64 + 16 * g + first);
-      s.scale = d * (Float)((Word)shift & 0x7fffffffu);
-      s.minimum = d * shift * Simd::splat(0.125f);
-    } else if constexpr (kScales == Scales::SuperHalves) {
-      s.scale = d * Simd::signed_bytes(group + 64 + 32 * g + first);
-      s.second = d * Simd::signed_bytes(group + 80 + 32 * g + first);
-    } else if constexpr (kScales == Scales::SuperHalvesMinimum) {
-      // High nibbles stay 16 times as large; the sums that they meet here are negative.
-      const Float dmin = Simd::half(group + 32 + 2 * first) * Simd::splat(0.0625f);
-      const Int a = Simd::byte_ints(group + 64 + 32 * g + first),
-                b = Simd::byte_ints(group + 80 + 32 * g + first);
-      s.scale = d * __builtin_convertvector(a & 15, Float);
-      s.second = d * __builtin_convertvector(b & 15, Float);
-      s.minimum = dmin * __builtin_convertvector(a & 240, Float);
-      s.second_minimum = dmin * __builtin_convertvector(b & 240, Float);
-    } else {
-      const auto bytes = [](const uint8_t* p) { return __builtin_convertvector(Simd::byte_ints(p), Float); };
-      s.scale = d * bytes(group + 64 + 16 * g + first);
-      s.minimum = -(Simd::half(group + 32 + 2 * first) * bytes(group + 192 + 16 * g + first));
-    }
+    s.scale = of.d * bytes(group + 64 + 16 * g + first);
+    s.minimum = of.other * bytes(group + 192 + 16 * g + first);
   }
   return s;
 }
@@ -178,9 +231,15 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr bool kGrouped = layout.grouped();  // Int8x256: the activation scale multiplies once a group
   constexpr int kGroup = layout.group_inputs / 32;
   constexpr int kParts = 16 / kLanes;
-  constexpr int kMax = layout.largest;
+  // What is left of PanelLayout::odd: with many tokens codes become bytes of an offset that is a power of
+  // two.
+  constexpr bool kWhole = layout.odd != 0 && T > 2;
+  constexpr int kOdd = kWhole ? 0 : layout.odd;
+  constexpr int kOffsetBits = layout.offset_bits + (!kWhole ? 0 : layout.odd > 0 ? 2 : 1);
+  constexpr int kPlus = kWhole ? (1 << kOffsetBits) - (2 << layout.offset_bits) - layout.odd : 0;
+  constexpr int kMax = kWhole ? 2 * layout.largest + kPlus : layout.largest;
   constexpr bool kSigned = kMax > 127 && Simd::kSignedBytes;
-  constexpr bool kOffset = layout.offset_bits >= 0 && !kSigned;
+  constexpr bool kOffset = kOffsetBits >= 0 && kOdd == 0 && !kSigned;
   // Chains of dots, for their latency: several for a token where there are few tokens, else tokens in turn.
   constexpr int kChains = layout.halves() || T <= 2 ? 2 : 1;
   constexpr bool kPairs = S::kTokenPairs && T > 1;
@@ -204,15 +263,21 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   const float* x_scale = product.tile.scale;
   const float* x_sum = product.tile.sum;
   const int32_t* start = product.tile.start;
+  const uint8_t* block = group + layout.data;
+  GroupScales scales[kParts];
   int g = 0;
   for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 3 * T) {
-    const uint8_t* ahead = group + layout.data + g * layout.block_bytes + kPrefetch;
+    const uint8_t* ahead = block + kPrefetch;
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
       Word w[8];
-      load_block<layout>(group, g, part * kLanes, book, w);
+      load_block<layout>(group, block, g, part * kLanes, book, w);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8 && kWhole; i++) w[i] = w[i] + w[i] + 0x01010101u * kPlus;
       if constexpr (kPairs) S::pair_rows(w);
-      const auto [scale, second, minimum, second_minimum] = load_scales<layout>(group, g, part * kLanes);
+      if (g == 0) scales[part] = load_group_scales<layout>(group, part * kLanes);
+      const auto [scale, second, minimum, second_minimum] =
+          load_scales<layout>(group, scales[part], g, part * kLanes);
 #pragma GCC unroll 16
       for (int first = 0; first < T; first += U) {
         if (kPrefetch > 0 && part == 0) {
@@ -222,8 +287,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
             __builtin_prefetch(ahead + 64 * line);
         }
         const auto begin = [&](int t, int which) {
-          return kOffset ? Simd::splat_int(start + 3 * t + which) << (kOffset ? layout.offset_bits : 0)
-                         : Int{};
+          return kOffset ? Simd::splat_int(start + 3 * t + which) << (kOffset ? kOffsetBits : 0) : Int{};
         };
         Int low[U], high[U];  // of the halves; without halves low is the sum of the block
 #pragma GCC unroll 4
@@ -248,6 +312,15 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
 #pragma GCC unroll 4
         for (int u = 0; u < U; u++) {
           const int t = first + u;
+          if constexpr (kOdd != 0) {
+            const auto value_sum = [&](Int sum, int which) {
+              const Int rest = Simd::splat_int(start + 3 * t + which);
+              return sum + sum + ((rest << (kOffsetBits + 1)) + (kOdd > 0 ? rest : -rest));
+            };
+            if (kChains > 1 && !layout.halves()) low[u] += high[u], high[u] = Int{};
+            low[u] = value_sum(low[u], layout.halves() ? 1 : 0);
+            if (layout.halves()) high[u] = value_sum(high[u], 2);
+          }
           Float& row = acc[part][t];
           if constexpr (layout.halves()) {
             const Float first_half = __builtin_convertvector(low[u], Float);
@@ -276,9 +349,11 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         }
       }
     }
+    block += layout.block_bytes;
     if (++g < kGroup) continue;
     g = 0;
     group += layout.group_bytes;
+    block = group + layout.data;
     if constexpr (kGrouped) {
 #pragma GCC unroll 4
       for (int part = 0; part < kParts; part++) {

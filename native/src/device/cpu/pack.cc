@@ -104,20 +104,26 @@ void pack_nvfp4(const uint8_t* in, int r, uint8_t* group) {
   }
 }
 
-/// 32 codes of 1, 2 or 3 bits, a byte each, into the vectors of a block, `out` apart by 64 bytes.
-template <int bits>
-void put_short_codes(const uint8_t codes[32], uint8_t* out) {
-  uint32_t pairs[2] = {0, 0}, singles = 0;
-  for (int i = 0; i < 8; i++) {
-    const uint32_t q = load32(codes + 4 * i);
-    pairs[i / 4] |= (q & 0x03030303) << 2 * (i % 4);
-    singles |= (bits == 1 ? q & 0x01010101 : q >> 2 & 0x01010101) << i;
-  }
-  if constexpr (bits > 1) {
-    store32(out, pairs[0]);
-    store32(out + 64, pairs[1]);
-  }
-  if constexpr (bits != 2) store32(out + (bits == 1 ? 0 : 128), singles);
+/// Ors a number of four bits to the kth of the eight at p.
+void or_nibble(uint8_t* p, int k, int number) {
+  store32(p, load32(p) | static_cast<uint32_t>(number) << 4 * k);
+}
+
+/// 32 codes of 2 bits, a byte each, into the vectors of a block, `out` apart by 64 bytes.
+void put_pairs(const uint8_t codes[32], uint8_t* out) {
+  uint32_t pairs[2] = {0, 0};
+  for (int i = 0; i < 8; i++) pairs[i / 4] |= (load32(codes + 4 * i) & 0x03030303) << 2 * (i % 4);
+  store32(out, pairs[0]);
+  store32(out + 64, pairs[1]);
+}
+
+/// The same of 3 bits.
+void put_triples(const uint8_t codes[32], uint8_t* out) {
+  uint32_t q[8];
+  std::memcpy(q, codes, 32);
+  store32(out, q[0] | q[1] << 3 | (q[6] & 0x03030303) << 6);
+  store32(out + 64, q[2] | q[3] << 3 | (q[7] & 0x03030303) << 6);
+  store32(out + 128, q[4] | q[5] << 3 | (q[6] & 0x04040404) << 4 | (q[7] & 0x04040404) << 5);
 }
 
 /// The codes of a format by IntegerBlock::value, from -128 up.
@@ -133,11 +139,14 @@ constexpr CodeOfValue code_of_value() {
     int code = 0;
     if constexpr (layout.codebook) {
       const Codebook book = codebook(f);
+      const int byte = (f == Format::IQ3_XXS ? v / 2 : v) + (1 << layout.offset_bits);
       for (int i = 15; i >= 0; i--) {
-        if (book.bytes[i] == v + (1 << layout.offset_bits)) code = i;
+        if (book.bytes[i] == byte) code = i;
       }
-    } else if constexpr (layout.scales == Scales::SuperShifted) {
+    } else if constexpr (f == Format::IQ1_S || f == Format::IQ1_M) {
       code = (v + 12) >> 3;  // eighths: 8 (code - 1) - 1 or + 1
+    } else if constexpr (layout.odd != 0) {
+      code = (v + (2 << layout.offset_bits) + layout.odd) >> 1;
     } else {
       code = v + (1 << layout.offset_bits);
     }
@@ -166,6 +175,14 @@ void pack_integers(const uint8_t* in, int r, uint8_t* group) {
       group[64 + 16 * g + r] = static_cast<uint8_t>(scale);
     } else if constexpr (layout.scales == Scales::SuperShifted) {
       group[64 + 16 * g + r] = static_cast<uint8_t>((value[0] & 7) == 7 ? -scale : scale);
+    } else if constexpr (layout.scales == Scales::SuperOdd) {
+      or_nibble(group + 64 + 4 * r, g, scale >> 1);
+    } else if constexpr (layout.scales == Scales::SuperOddHalves || layout.scales == Scales::SuperOddShifts) {
+      group[64 + 16 * g + r] = static_cast<uint8_t>(scale >> 1 | block.scale[2 * g + 1] >> 1 << 4);
+    }
+    if constexpr (layout.scales == Scales::SuperOddShifts) {
+      for (int j = 0; j < 4; j++)
+        group[192 + 4 * r + j] |= static_cast<uint8_t>(((value[8 * j] & 7) == 1) << g);
     }
     uint8_t codes[32];
     for (int i = 0; i < 32; i++) codes[i] = kCodes.code[value[i] + 128];
@@ -173,8 +190,10 @@ void pack_integers(const uint8_t* in, int r, uint8_t* group) {
       uint32_t q[8];
       std::memcpy(q, codes, 32);
       put_nibbles(q, data);
+    } else if constexpr (layout.code_bits == 3) {
+      put_triples(codes, data);
     } else {
-      put_short_codes<layout.code_bits>(codes, data);
+      put_pairs(codes, data);
     }
   }
 }
@@ -188,7 +207,7 @@ void pack_q2_k(const uint8_t* in, int r, uint8_t* group) {
     group[80 + 32 * g + r] = in[2 * g + 1];
     uint8_t codes[32];
     for (int i = 0; i < 32; i++) codes[i] = in[16 + g / 4 * 32 + i] >> 2 * (g % 4) & 3;
-    put_short_codes<2>(codes, group + layout.data + g * layout.block_bytes + 4 * r);
+    put_pairs(codes, group + layout.data + g * layout.block_bytes + 4 * r);
   }
 }
 

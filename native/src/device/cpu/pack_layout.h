@@ -17,8 +17,10 @@
 //   2 bits  bits 2j, 2j + 1 of vector h (of 2) are vector 4h + j
 //   1 bit   bit i is vector i, and its code is 0 or 2
 //   5, 6    4 bits, and after them the high bits as 1 or 2 bits
-//   3       2 bits, and after them the high bit as 1 bit
-// A code is value + 2^offset_bits, or an index into the format's codebook, whose bytes are that.
+//   3       bits 3j .. 3j + 2 (j of 2) of vector h (of 3) are vector 2h + j; of vectors 6 and 7 the low bits
+//           are bits 6, 7 of the first and the second, and the high bits are bits 6 and 7 of the third
+// A code is value + 2^offset_bits, or an index into the format's codebook, whose bytes are that; see also
+// PanelLayout::odd.
 // Rows beyond the last and groups beyond K are zero.
 #pragma once
 #include <cstddef>
@@ -44,6 +46,11 @@ enum class Scales : uint8_t {
   SuperPlain,          // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][16] i8
   SuperShifted,        // 8 blocks: as SuperPlain; the weight is d |scale| value + d scale / 8
   SuperOne,            // 8 blocks: d [16] f16 | 32 unused bytes
+  // With n, of four bits, the scale is 2n + 1.
+  SuperOdd,        // 8 blocks: d [16] f16 | 32 unused bytes | [16] u32: n of block k in bits 4k .. 4k + 3
+  SuperOddHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | n [8][16]: of a block's halves in one byte
+  SuperOddShifts,  // 8 blocks: as SuperOddHalves, and [16][4] u8: bit k of byte j is added to the codes of
+                   // inputs 8j .. 8j + 7 of block k, which count four times as much
 };
 
 struct PanelLayout {
@@ -55,6 +62,7 @@ struct PanelLayout {
   int code_bits;
   Scales scales;
   int offset_bits;  // -1: no offset
+  int odd;          // 1, -1: a value is 2 code - 2^(offset_bits + 1) - odd, and 0: nothing is doubled
   int largest;      // byte that the dots meet
   bool codebook;
 
@@ -65,14 +73,15 @@ struct PanelLayout {
   }
   /// Two scales a block, for 16 inputs each.
   constexpr bool halves() const {
-    return scales == Scales::E4m3 || scales == Scales::SuperHalves || scales == Scales::SuperHalvesMinimum;
+    return scales == Scales::E4m3 || scales == Scales::SuperHalves || scales == Scales::SuperHalvesMinimum ||
+           scales == Scales::SuperOddHalves || scales == Scales::SuperOddShifts;
   }
   /// The activations have one scale for a group, see Scheme::Int8x256.
   constexpr bool grouped() const { return group_inputs == 256; }
 };
 
 static constexpr PanelLayout float_layout(int group_inputs, int group_bytes, int data = 0) {
-  return {32, group_inputs, group_bytes, data, 0, 0, Scales::None, -1, 0, false};
+  return {32, group_inputs, group_bytes, data, 0, 0, Scales::None, -1, 0, 0, false};
 }
 
 /// Bytes of a group before its blocks.
@@ -87,10 +96,14 @@ static constexpr int scale_bytes(Scales scales) {
     case Scales::SuperOne:
       return 64;
     case Scales::HalfMinimum:
+    case Scales::SuperOdd:
       return 128;
     case Scales::SuperPlain:
     case Scales::SuperShifted:
+    case Scales::SuperOddHalves:
       return 192;
+    case Scales::SuperOddShifts:
+      return 256;
     case Scales::FloatZero:
     case Scales::Super:
     case Scales::SuperHalves:
@@ -106,7 +119,14 @@ static constexpr PanelLayout code_layout(int bits, Scales scales, int offset_bit
                                                                              : 2;
   const int block = 64 * bits, data = scale_bytes(scales);
   const int largest = bits == 1 ? 2 : (1 << bits) - 1;
-  return {16, 32 * blocks, data + blocks * block, data, block, bits, scales, offset_bits, largest, false};
+  return {16, 32 * blocks, data + blocks * block, data, block, bits, scales, offset_bits, 0, largest, false};
+}
+
+static constexpr PanelLayout odd_layout(int bits, Scales scales, int offset_bits, int odd, int largest) {
+  PanelLayout layout = code_layout(bits, scales, offset_bits);
+  layout.odd = odd;
+  layout.largest = largest;
+  return layout;
 }
 
 static constexpr PanelLayout codebook_layout(int bits, Scales scales, int offset_bits, int largest) {
@@ -151,18 +171,21 @@ static constexpr PanelLayout panel_layout(Format format) {
     case Format::Q3_K:
       return code_layout(3, Scales::SuperHalves, 2);
     case Format::IQ4_XS:
-    case Format::IQ3_XXS:
-    case Format::IQ3_S:
       return codebook_layout(4, Scales::SuperPlain, 7, 255);
+    case Format::IQ3_XXS:
+      return codebook_layout(4, Scales::SuperOdd, 5, 63);
+    case Format::IQ3_S:
+      return odd_layout(4, Scales::SuperOdd, 3, -1, 15);
     case Format::TQ1_0:
     case Format::TQ2_0:
       return code_layout(2, Scales::SuperOne, 0);
     case Format::IQ2_XXS:
-      return codebook_layout(3, Scales::SuperPlain, 6, 127);
+      return codebook_layout(3, Scales::SuperOdd, 6, 127);
     case Format::IQ2_XS:
     case Format::IQ2_S:
+      return codebook_layout(3, Scales::SuperOddHalves, 6, 127);
     case Format::IQ1_M:
-      return codebook_layout(3, Scales::SuperHalves, 6, 127);
+      return odd_layout(2, Scales::SuperOddShifts, 2, 1, 9);
     case Format::IQ1_S:
       return code_layout(2, Scales::SuperShifted, 0);
     case Format::Q1_0:
@@ -188,7 +211,7 @@ static constexpr float panel_factor(Format format) {
     case Format::NVFP4:
       return 128;  // 2^8 for the bias of the scales, 1/2 for the doubled codes
     case Format::IQ3_XXS:
-      return 0.25f;
+      return 0.5f;  // 1/4 of the format, and 2 for the halved codes
     case Format::IQ2_XXS:
     case Format::IQ2_XS:
     case Format::IQ2_S:
@@ -210,9 +233,9 @@ struct Codebook {
 };
 
 template <int n>
-static constexpr Codebook codebook_of(const int8_t (&values)[n], int offset_bits) {
+static constexpr Codebook codebook_of(const int8_t (&values)[n], int offset_bits, int divisor = 1) {
   Codebook book{};
-  for (int i = 0; i < n; i++) book.bytes[i] = static_cast<uint8_t>(values[i] + (1 << offset_bits));
+  for (int i = 0; i < n; i++) book.bytes[i] = static_cast<uint8_t>(values[i] / divisor + (1 << offset_bits));
   return book;
 }
 
@@ -227,15 +250,11 @@ static constexpr Codebook codebook(Format format) {
     case Format::IQ4_XS:
       return codebook_of(kIq4Values, offset_bits);
     case Format::IQ3_XXS:
-      return codebook_of(kIq3XxsValues, offset_bits);
-    case Format::IQ3_S:
-      return codebook_of(kIq3SValues, offset_bits);
+      return codebook_of(kIq3XxsValues, offset_bits, 2);
     case Format::IQ2_XXS:
     case Format::IQ2_XS:
     case Format::IQ2_S:
       return codebook_of(kIq2Values, offset_bits);
-    case Format::IQ1_M:
-      return codebook_of(kIq1Values, offset_bits);
     default:
       return {};
   }
