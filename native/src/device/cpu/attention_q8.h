@@ -8,36 +8,6 @@ namespace {
 
 using Bytes [[gnu::vector_size(kLanes)]] = int8_t;
 
-#if defined(__AVX512F__)
-inline F load_bytes(const int8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-inline F load_bf16(const int8_t* p) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
-#elif defined(__AVX2__)
-inline F load_bytes(const int8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
-inline F load_bf16(const int8_t* p) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-#else
-inline F load_bytes(const int8_t* p) {
-  Bytes b;
-  __builtin_memcpy(&b, p, sizeof b);
-  return __builtin_convertvector(b, F);
-}
-inline F load_bf16(const int8_t* p) {
-  using Shorts [[gnu::vector_size(kLanes * 2)]] = uint16_t;
-  Shorts bits;
-  __builtin_memcpy(&bits, p, sizeof bits);
-  return bits_to_float(__builtin_convertvector(bits, I) << 16);
-}
-#endif
-
 /// 32 numbers as bytes times a scale. The scale is a bf16, rounded up so that no byte goes beyond 127, and
 /// zero where the numbers are too small for a normal one.
 struct QuantisedDims {
@@ -127,7 +97,7 @@ struct Q8Cache {
           F w[kVectors];
 #pragma GCC unroll 16
           for (int v = 0; v < kVectors; ++v)
-            w[v] = load_bytes(at[v / kUnitVectors] + i * layout.block_size + v % kUnitVectors * kLanes);
+            w[v] = load_int8(at[v / kUnitVectors] + i * layout.block_size + v % kUnitVectors * kLanes);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
             const F x = splat(q[r]);
@@ -186,7 +156,7 @@ struct Q8Cache {
       for (int t = 0; t < kUnit; ++t, at += kQ8Dims) {
         F w[kVectors];
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) w[v] = load_bytes(at + v * kLanes);
+        for (int v = 0; v < kVectors; ++v) w[v] = load_int8(at + v * kLanes);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
           const F x = splat(scaled[r][t]);

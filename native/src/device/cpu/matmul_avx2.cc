@@ -1,13 +1,10 @@
 // matmul with AVX2, FMA and F16C.
-#include <immintrin.h>
-
-#include <cstdint>
+#include "device/cpu/simd.h"
 
 namespace vllm::cpu {
 namespace {
 
 struct Simd {
-  static constexpr int kLanes = 8;
   static constexpr int kRegisters = 16;
   static constexpr bool kSignedBytes = true;
   static constexpr bool kBf16Dots = false;
@@ -21,9 +18,6 @@ struct Simd {
   static Int splat_int(const int32_t* p) { return (Int)_mm256_set1_epi32(*p); }
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
-  static Float brain(const uint8_t* p) {
-    return (Float)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
-  }
   static Float half_of_bytes(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)p)), 7));
   }
@@ -38,9 +32,6 @@ struct Simd {
   }
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
-  }
-  static Float signed_bytes(const uint8_t* p) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
   }
   static int32_t max_lanes(Int v) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));

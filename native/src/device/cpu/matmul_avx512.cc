@@ -2,8 +2,6 @@
 // gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {

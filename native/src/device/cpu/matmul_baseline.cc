@@ -6,6 +6,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "device/cpu/simd.h"
+
 #define VLLM_INLINE static inline __attribute__((always_inline))
 #if defined(__SSE2__)  // no instruction for it: one call instead of many copies of 16 lookups
 #define VLLM_LOOKUP static __attribute__((noinline))
@@ -17,7 +19,6 @@ namespace vllm::cpu {
 namespace {
 
 struct Simd {
-  static constexpr int kLanes = 4;
   static constexpr int kRegisters = 16;
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = false;
@@ -38,11 +39,6 @@ struct Simd {
     return half_bits(Word{h[0], h[1], h[2], h[3]});
   }
   VLLM_INLINE Float half_of_bytes(const uint8_t* p) { return half_bits(Word{p[0], p[1], p[2], p[3]} << 7); }
-  VLLM_INLINE Float brain(const uint8_t* p) {
-    uint16_t h[4];
-    std::memcpy(h, p, 8);
-    return (Float)(Word{h[0], h[1], h[2], h[3]} << 16);
-  }
   VLLM_INLINE Word table(const uint8_t* p) {
     Word w;
     std::memcpy(&w, p, 16);
@@ -69,10 +65,6 @@ struct Simd {
     return (Float)((Word)((Int)top >> 4) & 0x87f00000u) * 0x1p112f;
   }
   VLLM_INLINE Int byte_ints(const uint8_t* p) { return Int{p[0], p[1], p[2], p[3]}; }
-  VLLM_INLINE Float signed_bytes(const uint8_t* p) {
-    const auto f = [](uint8_t v) { return static_cast<float>(static_cast<int8_t>(v)); };
-    return Float{f(p[0]), f(p[1]), f(p[2]), f(p[3])};
-  }
   VLLM_INLINE int32_t max_lanes(Int v) {
     int32_t top = v[0];
     for (int i = 1; i < kLanes; i++) top = v[i] > top ? v[i] : top;

@@ -2,10 +2,10 @@
 // matmul_<isa>.cc file defines `struct Simd` in vllm::cpu and an anonymous namespace and then includes this
 // file; nothing here may have external linkage, for each copy is compiled with other instructions.
 //
-// Simd: kLanes (divides 16), kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
+// Simd, of simd.h's kLanes: kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
 //   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
-//   half(p), brain(p), signed_bytes(p): kLanes f16, bf16, int8 as f32; byte_ints(p): kLanes uint8 as Int;
+//   half(p): kLanes f16 as f32; byte_ints(p): kLanes uint8 as Int;
 //   half_of_bytes(p): kLanes bytes as f32, each the eight bits after the sign of an f16;
 //   lookup(book, w): the bytes of w, all below 16, as indices into 16 bytes, of which table(p) makes book;
 //   e4m3(p): kLanes E4M3 as f32 * 2^-8;
@@ -19,6 +19,7 @@
 
 #include "device/cpu/matmul_kernels.h"
 #include "device/cpu/pack_layout.h"
+#include "device/cpu/simd.h"
 
 namespace vllm::cpu {
 namespace {
@@ -26,7 +27,6 @@ namespace {
 using Float = Simd::Float;
 using Int = Simd::Int;
 using Word = Simd::Word;
-constexpr int kLanes = Simd::kLanes;
 
 inline Word load_words(const uint8_t* p) { return *reinterpret_cast<const Word*>(p); }
 inline Float load_floats(const void* p) { return *static_cast<const Float*>(p); }
@@ -182,7 +182,7 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
   constexpr Scales kScales = layout.scales;
   const auto bytes = [](const uint8_t* p) { return __builtin_convertvector(Simd::byte_ints(p), Float); };
   if constexpr (kScales == Scales::Brain) {
-    s.scale = Simd::brain(group + 32 * g + 2 * first);
+    s.scale = (Float)load_bf16(group + 32 * g + 2 * first);
   } else if constexpr (kScales == Scales::E4m3) {
     s.scale = Simd::half_of_bytes(group + 32 * g + first);
     s.second = Simd::half_of_bytes(group + 32 * g + 16 + first);
@@ -195,9 +195,9 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
   } else if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
     s.scale = of.d;
   } else if constexpr (kScales == Scales::SuperPlain) {
-    s.scale = of.d * Simd::signed_bytes(group + 64 + 16 * g + first);
+    s.scale = of.d * (Float)load_int8(group + 64 + 16 * g + first);
   } else if constexpr (kScales == Scales::SuperShifted) {
-    const Float shift = Simd::signed_bytes(group + 64 + 16 * g + first);
+    const Float shift = (Float)load_int8(group + 64 + 16 * g + first);
     s.scale = of.d * (Float)((Word)shift & 0x7fffffffu);
     s.minimum = of.other * shift;
   } else if constexpr (kScales == Scales::SuperOdd) {
@@ -208,8 +208,8 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
     s.scale = Simd::fma(__builtin_convertvector(n & 15, Float), of.other, of.d);
     s.second = Simd::fma(__builtin_convertvector(n >> 4, Float), of.other, of.d);
   } else if constexpr (kScales == Scales::SuperHalves) {
-    s.scale = of.d * Simd::signed_bytes(group + 64 + 32 * g + first);
-    s.second = of.d * Simd::signed_bytes(group + 80 + 32 * g + first);
+    s.scale = of.d * (Float)load_int8(group + 64 + 32 * g + first);
+    s.second = of.d * (Float)load_int8(group + 80 + 32 * g + first);
   } else if constexpr (kScales == Scales::SuperHalvesMinimum) {
     const Int a = Simd::byte_ints(group + 64 + 32 * g + first),
               b = Simd::byte_ints(group + 80 + 32 * g + first);
@@ -314,8 +314,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           const int t = first + u;
           if constexpr (kOdd != 0) {
             const auto value_sum = [&](Int sum, int which) {
-              const Int rest = Simd::splat_int(start + 3 * t + which);
-              return sum + sum + ((rest << (kOffsetBits + 1)) + (kOdd > 0 ? rest : -rest));
+              const int32_t rest = ((2 << kOffsetBits) + kOdd) * start[3 * t + which];
+              return sum + sum + Simd::splat_int(&rest);
             };
             if (kChains > 1 && !layout.halves()) low[u] += high[u], high[u] = Int{};
             low[u] = value_sum(low[u], layout.halves() ? 1 : 0);

@@ -1,13 +1,11 @@
 // What the AVX-512 forms of matmul share: the vectors, and how they are loaded and converted.
 #pragma once
-#include <immintrin.h>
-#include <stdint.h>
+#include "device/cpu/simd.h"
 
 namespace vllm::cpu {
 namespace {
 
 struct Avx512Vectors {
-  static constexpr int kLanes = 16;
   static constexpr int kRegisters = 32;
   typedef float Float __attribute__((vector_size(64), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(64), aligned(4), may_alias));
@@ -16,9 +14,6 @@ struct Avx512Vectors {
   static Float splat(float v) { return _mm512_set1_ps(v); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
-  static Float brain(const uint8_t* p) {
-    return (Float)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16);
-  }
   static Float half_of_bytes(const uint8_t* p) {
     return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p)), 7));
   }
@@ -33,9 +28,6 @@ struct Avx512Vectors {
   }
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
-  }
-  static Float signed_bytes(const uint8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
   }
   static int32_t max_lanes(Int v) { return _mm512_reduce_max_epi32((__m512i)v); }
   static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }

@@ -1,13 +1,11 @@
 // What the NEON forms of matmul share: the vectors, and how they are loaded and converted.
 #pragma once
-#include <arm_neon.h>
-#include <stdint.h>
+#include "device/cpu/simd.h"
 
 namespace vllm::cpu {
 namespace {
 
 struct NeonVectors {
-  static constexpr int kLanes = 4;
   static constexpr int kRegisters = 32;
   static constexpr bool kSignedBytes = true;
   static constexpr int kTurns = 1;
@@ -24,7 +22,6 @@ struct NeonVectors {
   static Int splat_int(const int32_t* p) { return (Int)vdupq_n_s32(*p); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
   static Float half(const uint8_t* p) { return vcvt_f32_f16(halves(vreinterpret_u16_u8(vld1_u8(p)))); }
-  static Float brain(const uint8_t* p) { return (Float)vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16); }
   static Float half_of_bytes(const uint8_t* p) {
     return vcvt_f32_f16(
         halves(vget_low_u16(vshll_n_u8(vget_low_u8(vreinterpretq_u8_u32(four_bytes(p))), 7))));
@@ -39,10 +36,6 @@ struct NeonVectors {
   static Int byte_ints(const uint8_t* p) {
     const uint16x8_t v = vmovl_u8(vget_low_u8(vreinterpretq_u8_u32(four_bytes(p))));
     return (Int)vmovl_u16(vget_low_u16(v));
-  }
-  static Float signed_bytes(const uint8_t* p) {
-    const int16x8_t v = vmovl_s8(vget_low_s8(vreinterpretq_s8_u32(four_bytes(p))));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(v)));
   }
   static int32_t max_lanes(Int v) { return vmaxvq_s32((int32x4_t)v); }
   static int32_t sum_lanes(Int v) { return vaddvq_s32((int32x4_t)v); }

@@ -39,6 +39,41 @@ inline F load(const float* p) {
 }
 inline void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof v); }
 
+/// kLanes numbers of one byte.
+inline F load_int8(const void* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+#elif defined(__aarch64__)
+  uint32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
+#else
+  using Bytes [[gnu::vector_size(kLanes)]] = int8_t;
+  Bytes bytes;
+  __builtin_memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, F);
+#endif
+}
+/// kLanes numbers in bf16.
+inline F load_bf16(const void* p) {
+#if defined(__AVX512F__)
+  const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+#elif defined(__AVX2__)
+  const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+#elif defined(__aarch64__)
+  return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(static_cast<const uint16_t*>(p)), 16));
+#else
+  using Shorts [[gnu::vector_size(kLanes * 2)]] = uint16_t;
+  Shorts bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return reinterpret_cast<F>(__builtin_convertvector(bits, I) << 16);
+#endif
+}
+
 inline F bits_to_float(I v) { return reinterpret_cast<F>(v); }
 inline I float_to_bits(F v) { return reinterpret_cast<I>(v); }
 
