@@ -23,6 +23,7 @@ struct Simd {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = false;
   static constexpr bool kTokenPairs = false;
+  static constexpr bool kShiftTables = false;
   static constexpr int kTurns = 1;
   typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));

@@ -14,7 +14,10 @@
 //   each; kSignedBytes: dots<255, n> takes signed bytes instead; kTurns: so many tokens take turns in dots;
 //   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x;
 //   kTokenPairs: two tokens at a time, their inputs laid out as in prepare_int8: pair_dots<n>(w, x, first,
-//   second) adds to the sums of two tokens what dots would, after pair_rows(w) of the 8 vectors of a block.
+//   second) adds to the sums of two tokens what dots would, after pair_rows(w) of the 8 vectors of a block;
+//   kShiftTables: shift_tables(x, tables) makes for each half of 32 int8 the table {0, 2a, 2b, 2a + 2b} -
+//   9 (a + b), a being the sum of the half's first 8 and b that of its last; pick(table, w): of a table what
+//   the low two bits of w choose.
 #include <cstring>
 
 #include "device/cpu/matmul_kernels.h"
@@ -98,22 +101,35 @@ inline __attribute__((always_inline)) void load_triples(const uint8_t* p, Word w
   w[7] = (b >> 6 & kTwo) | (c >> 5 & kHigh);
 }
 
-/// Adds the shifts of block g, see Scales::SuperOddShifts, below the codes of its 8 vectors.
-inline __attribute__((always_inline)) void add_shifts(Word shifts, int g, Word w[8]) {
-  shifts = shifts >> g & 0x01010101u;
+/// A vector whose bytes repeat those of byte(i), i < 16.
+template <class B>
+inline __attribute__((always_inline)) Word repeat_bytes(B byte) {
+  Word w{};
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; i++) {
+    const int at = 4 * (i % 4);
+    w[i] = byte(at) | byte(at + 1) << 8 | byte(at + 2) << 16 | byte(at + 3) << 24;
+  }
+  return w;
+}
+
+/// Adds the shifts of a block, in four bits of each row, below the codes of its 8 vectors; see
+/// Scales::SuperOddShifts.
+inline __attribute__((always_inline)) void add_shifts(Word shifts, Word w[8]) {
+  const Word bits =
+      Simd::lookup(shifts & 15, repeat_bytes([](int i) { return static_cast<uint32_t>(i & 12); }));
 #pragma GCC unroll 4
   for (int j = 0; j < 4; j++) {
-    Word bytes{};  // number j of each row
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; i++) bytes[i] = 0x01010101u * static_cast<uint32_t>(4 * (i % 4) + j);
-    const Word shift = Simd::lookup(shifts, bytes);
+    const Word shift =
+        Simd::lookup(repeat_bytes([j](int i) { return static_cast<uint32_t>(i >> j & 1); }), bits);
     w[2 * j] |= shift;
     w[2 * j + 1] |= shift;
   }
 }
 
-/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`.
-template <PanelLayout layout>
+/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`. Without its shifts, codes are
+/// twice as large.
+template <PanelLayout layout, bool with_shifts>
 inline __attribute__((always_inline)) void load_block(const uint8_t* group, const uint8_t* block, int g,
                                                       int first, Word book, Word w[8]) {
   constexpr int bits = layout.code_bits;
@@ -140,8 +156,9 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, cons
   if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
   if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
   constexpr bool kShifts = layout.scales == Scales::SuperOddShifts;
-  if constexpr (bits == 2) add_bit_pairs<kShifts ? 2 : 0>(load_words(p), load_words(p + 64), w);
-  if constexpr (kShifts) add_shifts(load_words(group + 192 + 4 * first), g, w);
+  if constexpr (bits == 2)
+    add_bit_pairs<!kShifts ? 0 : with_shifts ? 2 : 3>(load_words(p), load_words(p + 64), w);
+  if constexpr (kShifts && with_shifts) add_shifts(load_words(group + 192 + 4 * first) >> 4 * g, w);
   if constexpr (bits == 1) add_bits<1>(load_words(p), w);
   if constexpr (layout.codebook) {
 #pragma GCC unroll 8
@@ -231,15 +248,16 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr bool kGrouped = layout.grouped();  // Int8x256: the activation scale multiplies once a group
   constexpr int kGroup = layout.group_inputs / 32;
   constexpr int kParts = 16 / kLanes;
-  // What is left of PanelLayout::odd: with many tokens codes become bytes of an offset that is a power of
-  // two.
+  // With many tokens, the codes of PanelLayout::odd become bytes of an offset that is a power of two. With
+  // few, IQ1_M's shifts and offset are looked up in tables of the inputs' sums instead of joining the codes.
   constexpr bool kWhole = layout.odd != 0 && T > 2;
-  constexpr int kOdd = kWhole ? 0 : layout.odd;
+  constexpr bool kTables = layout.scales == Scales::SuperOddShifts && S::kShiftTables && T <= 2;
+  constexpr int kOdd = kWhole || kTables ? 0 : layout.odd;
   constexpr int kOffsetBits = layout.offset_bits + (!kWhole ? 0 : layout.odd > 0 ? 2 : 1);
   constexpr int kPlus = kWhole ? (1 << kOffsetBits) - (2 << layout.offset_bits) - layout.odd : 0;
-  constexpr int kMax = kWhole ? 2 * layout.largest + kPlus : layout.largest;
+  constexpr int kMax = kWhole ? 2 * layout.largest + kPlus : kTables ? 16 : layout.largest;
   constexpr bool kSigned = kMax > 127 && Simd::kSignedBytes;
-  constexpr bool kOffset = kOffsetBits >= 0 && kOdd == 0 && !kSigned;
+  constexpr bool kOffset = kOffsetBits >= 0 && kOdd == 0 && !kSigned && !kTables;
   // Chains of dots, for their latency: several for a token where there are few tokens, else tokens in turn.
   constexpr int kChains = layout.halves() || T <= 2 ? 2 : 1;
   constexpr bool kPairs = S::kTokenPairs && T > 1;
@@ -268,10 +286,15 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   int g = 0;
   for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 3 * T) {
     const uint8_t* ahead = block + kPrefetch;
+    Word tables[kTables ? T : 1][2];
+    if constexpr (kTables) {
+#pragma GCC unroll 2
+      for (int t = 0; t < T; t++) S::shift_tables(x + 32 * t, tables[t]);
+    }
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
       Word w[8];
-      load_block<layout>(group, block, g, part * kLanes, book, w);
+      load_block<layout, !kTables>(group, block, g, part * kLanes, book, w);
 #pragma GCC unroll 8
       for (int i = 0; i < 8 && kWhole; i++) w[i] = w[i] + w[i] + 0x01010101u * kPlus;
       if constexpr (kPairs) S::pair_rows(w);
@@ -292,8 +315,14 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         Int low[U], high[U];  // of the halves; without halves low is the sum of the block
 #pragma GCC unroll 4
         for (int u = 0; u < U; u++) {
-          low[u] = begin(first + u, layout.halves() ? 1 : 0);
-          high[u] = layout.halves() ? begin(first + u, 2) : Int{};
+          if constexpr (kTables) {
+            const Word shifts = load_words(group + 192 + 4 * part * kLanes) >> 4 * g;
+            low[u] = S::pick(tables[first + u][0], shifts);
+            high[u] = S::pick(tables[first + u][1], shifts >> 2);
+          } else {
+            low[u] = begin(first + u, layout.halves() ? 1 : 0);
+            high[u] = layout.halves() ? begin(first + u, 2) : Int{};
+          }
         }
         if constexpr (kPairs) {
           constexpr int n = 8 / kChains;

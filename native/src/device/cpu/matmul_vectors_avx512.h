@@ -7,6 +7,7 @@ namespace {
 
 struct Avx512Vectors {
   static constexpr int kRegisters = 32;
+  static constexpr bool kShiftTables = false;
   typedef float Float __attribute__((vector_size(64), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(64), aligned(4), may_alias));
   typedef uint32_t Word __attribute__((vector_size(64), aligned(4), may_alias));

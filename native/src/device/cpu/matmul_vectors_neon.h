@@ -8,6 +8,7 @@ namespace {
 struct NeonVectors {
   static constexpr int kRegisters = 32;
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kShiftTables = false;
   static constexpr int kTurns = 1;
   typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));

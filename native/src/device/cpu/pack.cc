@@ -181,8 +181,7 @@ void pack_integers(const uint8_t* in, int r, uint8_t* group) {
       group[64 + 16 * g + r] = static_cast<uint8_t>(scale >> 1 | block.scale[2 * g + 1] >> 1 << 4);
     }
     if constexpr (layout.scales == Scales::SuperOddShifts) {
-      for (int j = 0; j < 4; j++)
-        group[192 + 4 * r + j] |= static_cast<uint8_t>(((value[8 * j] & 7) == 1) << g);
+      for (int j = 0; j < 4; j++) or_nibble(group + 192 + 4 * r, g, (value[8 * j] & 7) == 1 ? 1 << j : 0);
     }
     uint8_t codes[32];
     for (int i = 0; i < 32; i++) codes[i] = kCodes.code[value[i] + 128];

@@ -49,8 +49,8 @@ enum class Scales : uint8_t {
   // With n, of four bits, the scale is 2n + 1.
   SuperOdd,        // 8 blocks: d [16] f16 | 32 unused bytes | [16] u32: n of block k in bits 4k .. 4k + 3
   SuperOddHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | n [8][16]: of a block's halves in one byte
-  SuperOddShifts,  // 8 blocks: as SuperOddHalves, and [16][4] u8: bit k of byte j is added to the codes of
-                   // inputs 8j .. 8j + 7 of block k, which count four times as much
+  SuperOddShifts,  // 8 blocks: as SuperOddHalves, and [16] u32: bit 4k + j is added to the codes of inputs 8j
+                   // .. 8j + 7 of block k, which count four times as much
 };
 
 struct PanelLayout {
