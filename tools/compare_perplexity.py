@@ -54,9 +54,9 @@ def quantise(library: ctypes.CDLL, values: np.ndarray, qtype: gguf.GGMLQuantizat
     return out
 
 
-def requantise(source: Path, target: Path, name: str, most: int) -> int:
+def requantise(reader: gguf.GGUFReader, target: Path, name: str, most: int) -> int:
     """Returns how many matrices got the format: at most `most`, spread evenly over those that can have it."""
-    library, reader = ggml(), gguf.GGUFReader(source)
+    library = ggml()
     qtype = gguf.GGMLQuantizationType[name]
     writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
     for field in reader.fields.values():
@@ -119,13 +119,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     prose = "\n".join(topics[name] for name in sorted(topics)).encode()[: 8 * arguments.tokens]
-    source, text, failed = Path(fetch(arguments.model)), arguments.text.read_bytes() if arguments.text else prose, False
+    reader = gguf.GGUFReader(fetch(arguments.model))  # once: a large vocabulary takes seconds
+    text, failed = arguments.text.read_bytes() if arguments.text else prose, False
     for name in arguments.formats:
         if name not in FORMATS:
             parser.error(f"{name} is none of {', '.join(FORMATS)}")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
-            changed = requantise(source, path, name, arguments.matrices)
+            changed = requantise(reader, path, name, arguments.matrices)
             tokens, reference = theirs(path, text, arguments.tokens, arguments.threads)
             command = [arguments.tool, path, str(WINDOW), str(arguments.threads)]
             run = subprocess.run(command, input=json.dumps(tokens), capture_output=True, text=True, check=True)
