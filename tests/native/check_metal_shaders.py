@@ -16,6 +16,7 @@ SHADERS = pathlib.Path(__file__).resolve().parents[2] / "native/src/device/vulka
 MAX_SHARED = 16 * 1024
 SIZES = {"char": 1, "bool": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4, "float2": 8, "float4": 16}
 BUILTINS = {
+    "threadgroups_per_grid",
     "threadgroup_position_in_grid",
     "thread_position_in_grid",
     "thread_position_in_threadgroup",

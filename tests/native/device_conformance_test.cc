@@ -197,6 +197,70 @@ TEST_CASE("gather_logit_rows") {
       0, 0);
 }
 
+TEST_CASE("read_largest gives the largest values of rows in order, the lower column of equal ones first") {
+  const auto largest = [](Device& device, int64_t rows, int64_t cols, const std::vector<float>& x,
+                          int count) {
+    Rig rig(device);
+    // Columns of a wider matrix, so that rows lie apart and begin anywhere.
+    const Tensor all = rig.tensor(rows, cols + 5,
+                                  std::vector<float>(static_cast<size_t>(rows * (cols + 5)), 1e30f)),
+                 src = all.columns(3, cols);
+    device.write(src, x.data());
+    std::vector<RankedValue> out(static_cast<size_t>(rows) * static_cast<size_t>(count));
+    device.read_largest(src, count, out.data());
+    std::vector<float> flat;
+    for (const RankedValue& each : out) {
+      flat.push_back(static_cast<float>(each.column));
+      flat.push_back(each.value);
+    }
+    return flat;
+  };
+  const auto check = [&](int64_t rows, int64_t cols, const std::vector<float>& x, int count) {
+    CAPTURE(cols);
+    CAPTURE(count);
+    against_reference([&](Device& device) { return largest(device, rows, cols, x, count); },
+                      [](const auto& want, const auto& got, const Candidate&) { expect_equal(want, got); });
+  };
+  Random random(10);
+  for (const int64_t cols : {1, 2, 31, 127, 2047, 2048, 2049, 49159, 151936, 262147}) {
+    const int64_t rows = cols > 3000 ? 2 : 3;
+    const auto x = random.gauss(static_cast<size_t>(rows * cols));
+    for (const int count : {1, 2, 41, 65})
+      if (count <= cols) check(rows, cols, x, count);
+    // Few values, so nearly all are equal to others.
+    auto ties = x;
+    for (float& value : ties) value = std::round(value);
+    for (const int count : {1, 65})
+      if (count <= cols) check(rows, cols, ties, count);
+  }
+  for (const int64_t cols : {5, 300})
+    check(2, cols, random.gauss(static_cast<size_t>(2 * cols)), static_cast<int>(cols));
+  const std::vector<float> equal(6000, -INFINITY);
+  check(2, 3000, equal, 65);
+  // Zeros of both signs and numbers that some devices flush to them.
+  std::vector<float> tiny(4100, -1.0f);
+  tiny[7] = -0.0f, tiny[9] = 0.0f, tiny[4000] = 1e-44f, tiny[4001] = -1e-44f, tiny[3000] = 2e-44f,
+  tiny[2] = -0.0f;
+  check(1, 4100, tiny, 8);
+  // What is not finite.
+  const std::vector<float> sizes = all_sizes();
+  check(1, static_cast<int64_t>(sizes.size()), sizes, 65);
+  std::vector<float> broken(2 * 2500, 1.0f);
+  broken[2400] = broken[17] = NAN, broken[100] = INFINITY, broken[2500 + 5] = INFINITY,
+  broken[2500 + 9] = -NAN;
+  check(2, 2500, broken, 4);
+
+  for (const Candidate& candidate : candidates()) {
+    INFO(candidate.name);
+    std::vector<RankedValue> out(8);
+    Rig rig(*candidate.device);
+    const Tensor x = rig.tensor(1, 4, {1, 2, 3, 4});
+    CHECK_THROWS_AS(candidate.device->read_largest(x, 5, out.data()), Error);
+    CHECK_THROWS_AS(candidate.device->read_largest(x, 0, out.data()), Error);
+    candidate.device->read_largest(x.head(0), 2, out.data());
+  }
+}
+
 TEST_CASE("embed in every format") {
   for (const FormatInfo& format : all_formats()) {
     for (bool lookup_only : {false, true}) {

@@ -487,6 +487,27 @@ TEST_CASE("requests from many threads at once are all served") {
   check_all_returned(*engine);
 }
 
+TEST_CASE("tokens are the same whether the device gives whole rows of logits or only the largest") {
+  const auto engine = Engine::load(config());
+  for (const int top_k : {0, 1, 20, 64}) {
+    CAPTURE(top_k);
+    GenerationRequest largest = request(prompt(3, 20), 24, top_k > 0 ? 0.9f : 0.0f);
+    largest.sampling.top_k = top_k;
+    largest.sampling.top_p = 0.95f;
+    largest.sampling.seed = 5;
+    GenerationRequest whole = again(largest), other = again(largest);
+    whole.sampling.logprobs = 0;
+    other.sampling.top_k = 7;
+    const std::vector<int32_t> ids = drain(*engine->submit(again(largest))).ids;
+    CHECK(ids.size() == 24);
+    CHECK(ids == drain(*engine->submit(std::move(whole))).ids);
+    // Beside a request that needs another number of them.
+    const auto beside = engine->submit(std::move(other));
+    CHECK(ids == drain(*engine->submit(std::move(largest))).ids);
+    drain(*beside);
+  }
+}
+
 TEST_CASE("log-probabilities come with every token, also when text is held back") {
   const auto engine = Engine::load(config());
   GenerationRequest r = request(prompt(1, 20), 10);

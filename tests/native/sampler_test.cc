@@ -544,6 +544,85 @@ TEST_CASE("large vocabularies equal a plain sort in double") {
   }
 }
 
+/// The `count` largest of a row, as a device gives them.
+std::vector<RankedValue> largest_of(std::span<const float> row, int count) {
+  std::vector<RankedValue> all;
+  for (size_t i = 0; i < row.size(); ++i) all.push_back({static_cast<int32_t>(i), row[i]});
+  std::ranges::partial_sort(all, all.begin() + count, [](auto& a, auto& b) { return a.before(b); });
+  all.resize(static_cast<size_t>(count));
+  return all;
+}
+
+TEST_CASE("the largest logits alone give the token that the whole row gives, bit for bit") {
+  int compared = 0, refused = 0;
+  for (const auto& [vocab, allowed] : {std::pair{5, 5}, {64, 61}, {300, 300}, {50021, 50000}}) {
+    Sampler whole(vocab, allowed, {}), parts(vocab, allowed, {});
+    for (uint64_t seed = 0; seed < (vocab > 1000 ? 40u : 400u); ++seed) {
+      std::mt19937 random(static_cast<uint32_t>(seed));
+      const auto any = [&](auto... choices) {
+        const std::array list{choices...};
+        return list[random() % list.size()];
+      };
+      auto row = random_row(static_cast<size_t>(vocab), static_cast<uint32_t>(seed), any(0.3f, 1.0f, 5.0f));
+      if (const float step = any(0.0f, 0.0f, 0.25f); step > 0)  // many are equal
+        for (float& x : row) x = std::round(x / step) * step;
+      if (random() % 4 == 0)
+        for (size_t i = 0; i < row.size(); ++i)
+          if (i % 7 != 3) row[i] = -kInfinity;
+      SamplingParams params{.temperature = any(0.0f, 0.01f, 0.7f, 1.0f, 2.0f),
+                            .top_p = any(1.0f, 0.95f, 0.5f, 0.01f),
+                            .top_k = any(1, 2, 20, 40, 64),
+                            .min_p = any(0.0f, 0.0f, 0.05f, 1.0f)};
+      params.validate_and_normalise(vocab);
+      const size_t outputs = random() % 100;
+      const std::vector<int32_t> output(outputs, 0);
+      const int count = parts.decisive(params, outputs, false);
+      if (count == 0) continue;  // top_k beyond the vocabulary
+      REQUIRE(count <= Sampler::kMostLargest);
+      const auto got = parts.sample_largest(
+          largest_of(std::span(row).first(static_cast<size_t>(allowed)), count), params, outputs, seed);
+      CAPTURE(vocab);
+      CAPTURE(seed);
+      ++(got ? compared : refused);
+      if (got) REQUIRE(got->id == whole.sample(row, params, SamplerState({}), output, {}, seed).id);
+    }
+  }
+  CHECK(compared > 700);
+  CHECK(refused > 50);  // equal to the last of top_k
+}
+
+TEST_CASE("whole rows are asked for where the largest logits do not settle the token") {
+  const Sampler sampler(1000, 1000, {2});
+  const SamplingParams greedy{.temperature = 0.0f}, top_k{.top_k = 40};
+  CHECK(sampler.decisive(greedy, 0, false) == 1);
+  CHECK(sampler.decisive(top_k, 0, false) == 41);
+  CHECK(Sampler(20, 20, {}).decisive({.top_k = 20}, 0, false) == 20);
+  CHECK(sampler.decisive({.top_k = 65}, 0, false) == 0);
+  CHECK(sampler.decisive({.top_p = 0.9f}, 0, false) == 0);
+  CHECK(sampler.decisive({.min_p = 0.1f}, 0, false) == 0);
+  for (const SamplingParams& base : {greedy, top_k}) {
+    CHECK(sampler.decisive(base, 0, true) == 0);
+    const auto with = [&](auto edit) {
+      SamplingParams params = base;
+      edit(params);
+      return sampler.decisive(params, 3, false);
+    };
+    CHECK(with([](SamplingParams& p) { p.logprobs = 0; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.presence_penalty = 0.1f; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.frequency_penalty = 0.1f; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.repetition_penalty = 1.1f; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.logit_bias = {{1, 2.0f}}; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.allowed_token_ids = {1}; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.bad_words = {{1}}; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.logits_processor = [](auto, auto) {}; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.min_tokens = 4; }) == 0);
+    CHECK(with([](SamplingParams& p) { p.min_tokens = 3; }) > 0);
+  }
+  Sampler own(4, 4, {});
+  for (const float bad : {kNan, kInfinity, -kInfinity})
+    CHECK_FALSE(own.sample_largest(std::array{RankedValue{1, bad}}, greedy, 0, 1));
+}
+
 TEST_CASE("exp_block is exact to a millionth") {
   for (float start = 0.0f; start > -90.0f; start -= 0.37f) {
     std::array<float, kLogitBlock> x, out;

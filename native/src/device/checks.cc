@@ -111,6 +111,13 @@ void tensor(const char* operation, const char* name, const Tensor& tensor, int64
                  name, number(rows), number(cols), number(tensor.stride), number(tensor.offset));
 }
 
+void read_largest(const Tensor& src, int count) {
+  tensor("read_largest", "src", src, src.rows, src.cols);
+  if (count < 1 || count > src.cols)
+    fail_runtime("read_largest: %d values of a row were asked for, needed are 1 to %lld.", count,
+                 number(src.cols));
+}
+
 void embed(const StepBatch& batch, const DeviceWeight& table, const Tensor& out) {
   tensor("embed", "out", out, batch.rows(), table.cols);
   for (int32_t id : batch.token_ids)

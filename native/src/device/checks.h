@@ -14,6 +14,7 @@ void state_cache(const StateCacheSpec& spec);  // Error(ModelLoad)
 void weight(const WeightView& view);           // Error(ModelLoad)
 
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols);
+void read_largest(const Tensor& src, int count);
 void embed(const StepBatch& batch, const DeviceWeight& table, const Tensor& out);
 void rms_norm(const Tensor& x, const Tensor& weight, const Tensor& out);
 void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/formats.h"
+#include "device/largest.h"
 #include "device/step_batch.h"
 
 namespace vllm {
@@ -188,6 +189,9 @@ class Device {
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   virtual void write(const Tensor& dst, const float* src) = 0;  // src is dense rows x cols
   virtual void read(const Tensor& src, float* dst) = 0;
+  /// The `count` values of each row that come first in the order of RankedValue, 1 <= count <= src.cols. dst:
+  /// [rows][count].
+  virtual void read_largest(const Tensor& src, int count, RankedValue* dst) = 0;
 
   /// Throws Error(ModelLoad) naming format and device when the device cannot compute with the format.
   /// `lookup_only`: used with embed() only, so a copy for matmul may be left out.

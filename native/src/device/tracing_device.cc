@@ -34,6 +34,9 @@ class Tracing : public TracingDevice {
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return device_->allocate(bytes); }
   void write(const Tensor& dst, const float* src) override { device_->write(dst, src); }
   void read(const Tensor& src, float* dst) override { device_->read(src, dst); }
+  void read_largest(const Tensor& src, int count, RankedValue* dst) override {
+    device_->read_largest(src, count, dst);
+  }
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override {
     return device_->pack(weight, lookup_only);
   }

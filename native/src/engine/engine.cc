@@ -275,20 +275,54 @@ void Engine::run_step() {
   model_->forward(step.batch, *kv_cache_, state_cache_.get());
   for (const StateCopy& copy : scheduler_->commit(step))
     device_->copy_state(*state_cache_, copy.from, copy.to);
+  const int rows = static_cast<int>(step.batch.logit_rows.size());
+  const std::span<const RankedValue> largest = read_largest(step, rows);
+  const size_t each = rows > 0 ? largest.size() / static_cast<size_t>(rows) : 0;
   int row = 0;
   for (const ScheduledRequest& entry : step.entries) {
     if (!entry.needs_logits) continue;
     Live& live = *live_.at(entry.request);
     try {
-      advance(live, model_->logits(row++));
+      advance(live, row, largest.subspan(static_cast<size_t>(row) * each, each));
     } catch (const Error& error) {
       fail(live, error);
     }
+    ++row;
   }
 }
 
+/// The largest logits of all rows of a step, equally many of each, where the host cannot read a device's
+/// memory and these settle every row's token; else none, and whole rows are read.
+std::span<const RankedValue> Engine::read_largest(const Step& step, int rows) {
+  if (rows == 0 || model_->logits_on_host()) return {};
+  int count = 0;
+  for (const ScheduledRequest& entry : step.entries) {
+    if (!entry.needs_logits) continue;
+    const Request& request = *entry.request;
+    const int needed =
+        sampler_->decisive(request.sampling, request.output().size(), request.constraint != nullptr);
+    if (needed == 0) return {};
+    count = std::max(count, needed);
+  }
+  return model_->largest_logits(count, sampler_->allowed_vocab());
+}
+
+/// The token of logits row `row`, of which `largest` are the largest, if any were read.
+SampledToken Engine::sample(const Request& request, int row, std::span<const RankedValue> largest,
+                            std::span<const uint32_t> mask) {
+  const SamplingParams& sampling = request.sampling;
+  const auto output = request.output();
+  if (!largest.empty()) {
+    const auto count = static_cast<size_t>(sampler_->decisive(sampling, output.size(), !mask.empty()));
+    if (const auto token =
+            sampler_->sample_largest(largest.first(count), sampling, output.size(), request.seed))
+      return *token;
+  }
+  return sampler_->sample(model_->logits(row), sampling, *request.sampler, output, mask, request.seed);
+}
+
 /// Chooses the next token of a request, and all after it that leave no choice.
-void Engine::advance(Live& live, std::span<float> logits) {
+void Engine::advance(Live& live, int row, std::span<const RankedValue> largest) {
   Request& request = *live.request;
   SampledToken token;
   if (const auto forced = forced_token(live)) {
@@ -310,8 +344,7 @@ void Engine::advance(Live& live, std::span<float> logits) {
         if (live.thinking && live.thinking->may_open()) opening = allow_thought(*live.thinking);
       }
     }
-    token =
-        sampler_->sample(logits, request.sampling, *request.sampler, request.output(), mask, request.seed);
+    token = sample(request, row, largest, mask);
     if (!opening.empty() && token.id == opening.front()) {
       live.opening = opening.size();
       live.forced.assign(opening.begin() + 1, opening.end());

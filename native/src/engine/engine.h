@@ -114,7 +114,10 @@ class Engine {
   void start(std::unique_ptr<Live> live);
   void abort_cancelled();
   void run_step();
-  void advance(Live& live, std::span<float> logits);
+  std::span<const RankedValue> read_largest(const Step& step, int rows);
+  void advance(Live& live, int row, std::span<const RankedValue> largest);
+  SampledToken sample(const Request& request, int row, std::span<const RankedValue> largest,
+                      std::span<const uint32_t> mask);
   std::vector<int32_t> marker_tokens(std::string_view marker) const;
   std::vector<int32_t> allow_thought(const Thinking& thinking);
   std::optional<int32_t> forced_token(Live& live);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRows = 5;             // of activations: one sequence of so many tokens
 constexpr int64_t kWeightRows = 32;  // of each format
+constexpr int kLargest = 65;         // values of a row in order
 constexpr double kTolerance = 0.03;  // relative, in RMS; a CPU that rounds activations to int8 errs by 0.011
 
 /// Values in [-1, 1) that are the same everywhere.
@@ -82,6 +83,22 @@ class SelfTest {
     if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= kTolerance))
       fail_load("%s computes %s otherwise than the CPU: they are %.3g apart, at most %.3g are right.",
                 device_.description().c_str(), what.c_str(), apart, kTolerance);
+  }
+
+  /// Of a row of logits.
+  void compare_largest(int64_t vocab) {
+    const auto largest = [&](Device& device) {
+      Bench bench(device);
+      std::vector<RankedValue> out(static_cast<size_t>(std::min<int64_t>(vocab, kLargest)));
+      device.read_largest(bench.tensor(1, vocab, 28), static_cast<int>(out.size()), out.data());
+      return out;
+    };
+    const std::vector<RankedValue> want = largest(cpu_), got = largest(device_);
+    for (size_t i = 0; i < want.size(); ++i)
+      if (got[i].column != want[i].column || got[i].value != want[i].value)
+        fail_load("%s finds %g at %d to be the largest value but %zu of a row, where the CPU finds %g at %d.",
+                  device_.description().c_str(), static_cast<double>(got[i].value), got[i].column, i,
+                  static_cast<double>(want[i].value), want[i].column);
   }
 
   StepBatch batch;
@@ -214,6 +231,7 @@ void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_
     bench.device.gather_logit_rows(bench.tensor(kRows, spec.hidden, 27), out);
     return out;
   });
+  test.compare_largest(spec.vocab);
   const auto any = [&](Mixer mixer) {
     return std::any_of(spec.layers.begin(), spec.layers.end(),
                        [&](const LayerSpec& layer) { return layer.mixer == mixer; });

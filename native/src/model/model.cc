@@ -148,7 +148,7 @@ void Model::reserve(int rows, int logit_rows) {
 
 void Model::forward(const StepBatch& batch, KvCache& cache, StateCache* states) {
   const int rows = batch.rows();
-  host_logits_.clear();
+  host_logits_valid_ = false;
   logit_rows_ = static_cast<int64_t>(batch.logit_rows.size());
   reserve(std::min(rows, kSliceRows), static_cast<int>(batch.logit_rows.size()));
   if (rows <= kSliceRows) {
@@ -203,11 +203,20 @@ std::span<float> Model::logits(int i) {
   const Tensor& all = workspace_->logits;
   const auto count = static_cast<size_t>(all.cols), first = static_cast<size_t>(i) * count;
   if (std::byte* host = all.buffer->host()) return {reinterpret_cast<float*>(host) + first, count};
-  if (host_logits_.empty()) {
+  if (!host_logits_valid_) {
     host_logits_.resize(static_cast<size_t>(logit_rows_) * count);
     device_.read(all.head(logit_rows_), host_logits_.data());
+    host_logits_valid_ = true;
   }
   return {host_logits_.data() + first, count};
+}
+
+bool Model::logits_on_host() const { return workspace_->logits.buffer->host() != nullptr; }
+
+std::span<const RankedValue> Model::largest_logits(int count, int vocab) {
+  largest_.resize(static_cast<size_t>(logit_rows_) * static_cast<size_t>(count));
+  device_.read_largest(workspace_->logits.head(logit_rows_).columns(0, vocab), count, largest_.data());
+  return largest_;
 }
 
 }  // namespace vllm

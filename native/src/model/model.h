@@ -35,6 +35,11 @@ class Model {
   /// Of the last forward(): row i belongs to batch.logit_rows[i]; [vocab], may be overwritten until the next
   /// forward().
   std::span<float> logits(int i);
+  /// Whether the host can read the logits where they are, so that largest_logits() saves nothing.
+  bool logits_on_host() const;
+  /// Of each row of the last forward() the `count` logits that come first in the order of RankedValue among
+  /// those of ids below `vocab`: [rows][count], valid until the next call or forward().
+  std::span<const RankedValue> largest_logits(int count, int vocab);
 
  private:
   struct Layer;
@@ -53,8 +58,10 @@ class Model {
   std::vector<Layer> layers_;
   std::unique_ptr<Workspace> workspace_;
   int64_t logit_rows_ = 0;  // of the last forward()
-  std::vector<float>
-      host_logits_;  // all of them, once asked for, of devices whose memory the host cannot read
+  // Of devices whose memory the host cannot read: all logits, once asked for, and what largest_logits() gave.
+  std::vector<float> host_logits_;
+  bool host_logits_valid_ = false;
+  std::vector<RankedValue> largest_;
   int64_t scratch_cols_ = 0;
   size_t weight_bytes_ = 0;
   size_t file_bytes_ = 0;

@@ -93,19 +93,56 @@ SampledToken Sampler::sample(std::span<float> logits, const SamplingParams& para
                              std::span<const int32_t> output, std::span<const uint32_t> mask, uint64_t seed) {
   select(logits, params, state, output, mask);
   SampledToken token;
-  token.id = candidates_.back().id;
-  if (candidates_.size() > 1) {
-    const double target = uniform(seed, output.size()) * total_weight_;
-    double sum = 0.0;
-    for (const Candidate& candidate : candidates_) {
-      sum += candidate.probability;
-      if (sum > target) {
-        token.id = candidate.id;
-        break;
-      }
-    }
-  }
+  token.id = draw(output.size(), seed);
   if (params.logprobs >= 0) report_logprobs(token, params.logprobs);
+  return token;
+}
+
+int32_t Sampler::draw(size_t outputs, uint64_t seed) const {
+  if (candidates_.size() == 1) return candidates_[0].id;
+  const double target = uniform(seed, outputs) * total_weight_;
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates_) {
+    sum += candidate.probability;
+    if (sum > target) return candidate.id;
+  }
+  return candidates_.back().id;
+}
+
+int Sampler::decisive(const SamplingParams& params, size_t outputs, bool masked) const {
+  const bool edited = masked || params.logprobs >= 0 || !params.allowed_token_ids.empty() ||
+                      !params.bad_words.empty() || static_cast<int64_t>(outputs) < params.min_tokens ||
+                      !params.logit_bias.empty() || params.logits_processor ||
+                      params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+                      params.presence_penalty != 0.0f;
+  if (edited) return 0;
+  if (params.greedy()) return 1;
+  // One more than top_k tells whether others equal the last of them.
+  if (params.top_k < 1 || params.top_k >= kMostLargest) return 0;
+  return std::min(params.top_k + 1, allowed_vocab_);
+}
+
+std::optional<SampledToken> Sampler::sample_largest(std::span<const RankedValue> largest,
+                                                    const SamplingParams& params, size_t outputs,
+                                                    uint64_t seed) {
+  if (!std::isfinite(largest[0].value)) return std::nullopt;
+  SampledToken token;
+  token.id = largest[0].column;
+  if (params.greedy()) return token;
+  const auto k = static_cast<size_t>(params.top_k);
+  if (largest.size() > k && largest[k].value == largest[k - 1].value) return std::nullopt;
+  // Of the other tokens none is a candidate, and -inf in their place changes no sum.
+  if (sparse_.empty()) sparse_.assign(static_cast<size_t>(allowed_vocab_), kImpossible);
+  maxima_.of_block.assign((sparse_.size() + kLogitBlock - 1) / kLogitBlock, kImpossible);
+  maxima_.largest = largest[0].value;
+  for (const auto& [id, logit] : largest) {
+    sparse_[static_cast<size_t>(id)] = logit;
+    float& most = maxima_.of_block[static_cast<size_t>(id) / kLogitBlock];
+    most = std::max(most, logit);
+  }
+  choose(sparse_, params);
+  token.id = draw(outputs, seed);
+  for (const RankedValue& each : largest) sparse_[static_cast<size_t>(each.column)] = kImpossible;
   return token;
 }
 
@@ -136,7 +173,11 @@ void Sampler::select(std::span<float> logits, const SamplingParams& params, cons
     fail_runtime("No token can be chosen at output position %zu: constraint and parameters rule out all %d.",
                  output.size(), allowed_vocab_);
   }
+  choose(row, params);
+}
 
+/// The candidates of a row whose maxima are known, and their weights.
+void Sampler::choose(std::span<const float> row, const SamplingParams& params) {
   if (params.greedy()) {
     buffer_[0] = {argmax(row, maxima_), 1.0f};
     keep_first(1, 1.0);

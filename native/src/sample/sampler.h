@@ -2,10 +2,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "device/largest.h"
 #include "sample/logits.h"
 #include "sample/random.h"
 #include "sample/sampling_params.h"
@@ -63,6 +65,16 @@ class Sampler {
   SampledToken sample(std::span<float> logits, const SamplingParams& params, const SamplerState& state,
                       std::span<const int32_t> output, std::span<const uint32_t> mask, uint64_t seed);
 
+  /// The largest logits of a row that settle what sample() gives for it, in the order of RankedValue, with
+  /// `outputs` tokens before it; 0: all of them are needed. At most kMostLargest.
+  int decisive(const SamplingParams& params, size_t outputs, bool masked) const;
+  /// What sample() gives for a row whose decisive() largest logits these are; none where ties or numbers that
+  /// are not finite make it a matter of the whole row after all.
+  std::optional<SampledToken> sample_largest(std::span<const RankedValue> largest,
+                                             const SamplingParams& params, size_t outputs, uint64_t seed);
+  static constexpr int kMostLargest = 65;
+  int32_t allowed_vocab() const { return allowed_vocab_; }
+
   /// The tokens that sample() draws from and their probabilities, which sum to 1; one token for greedy
   /// requests. Valid until the next call.
   std::span<const Candidate> distribution(std::span<float> logits, const SamplingParams& params,
@@ -72,6 +84,8 @@ class Sampler {
  private:
   void select(std::span<float> logits, const SamplingParams& params, const SamplerState& state,
               std::span<const int32_t> output, std::span<const uint32_t> mask);
+  void choose(std::span<const float> row, const SamplingParams& params);
+  int32_t draw(size_t outputs, uint64_t seed) const;
   void scan(std::span<const float> row, size_t position, const char* whose);
   // These return whether they may have changed the row.
   bool restrict_tokens(std::span<float> row, const SamplingParams& params, std::span<const uint32_t> mask);
@@ -102,6 +116,7 @@ class Sampler {
   double log_sum_ = 0.0;             // log-sum-exp of the unmodified logits, for log-probabilities
   std::vector<float> raw_;           // the unmodified logits, -inf where mask or allowed_token_ids rule out
 
+  std::vector<float> sparse_;  // row for sample_largest(), -inf between calls
   std::vector<float> scratch_;
   std::vector<double> buckets_;
   std::vector<Candidate> boundary_;

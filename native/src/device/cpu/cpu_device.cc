@@ -79,6 +79,23 @@ class CpuDevice final : public Device {
     for (int64_t t = 0; t < src.rows; ++t)
       std::memcpy(dst + t * src.cols, row(src, t), src.cols * sizeof(float));
   }
+  void read_largest(const Tensor& src, int count, RankedValue* dst) override {
+    checks::read_largest(src, count);
+    for_rows(src.rows, src.cols, [&](int64_t t) {
+      // Kept in order; few values are among the first so far.
+      RankedValue *const first = dst + t * count, *end = first;
+      for (int64_t c = 0; c < src.cols; ++c) {
+        const RankedValue value{static_cast<int32_t>(c), row(src, t)[c]};
+        if (end == first + count) {
+          if (!value.before(end[-1])) continue;
+          --end;
+        }
+        RankedValue* place = end++;
+        for (; place > first && value.before(place[-1]); --place) *place = place[-1];
+        *place = value;
+      }
+    });
+  }
 
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override {
     checks::weight(weight);

@@ -1,4 +1,5 @@
 // Buffers, weights and steps of the reference device.
+#include <algorithm>
 #include <cstring>
 
 #include "device/checks.h"
@@ -29,6 +30,17 @@ void ReferenceDevice::read(const Tensor& src, float* dst) {
   checks::tensor("read", "src", src, src.rows, src.cols);
   for (int64_t t = 0; t < src.rows; ++t)
     std::memcpy(dst + t * src.cols, host_data(src) + t * src.stride, src.cols * sizeof(float));
+}
+
+void ReferenceDevice::read_largest(const Tensor& src, int count, RankedValue* dst) {
+  checks::read_largest(src, count);
+  std::vector<RankedValue> row(static_cast<size_t>(src.cols));
+  for (int64_t t = 0; t < src.rows; ++t) {
+    for (int64_t c = 0; c < src.cols; ++c)
+      row[static_cast<size_t>(c)] = {static_cast<int32_t>(c), host_data(src)[t * src.stride + c]};
+    std::sort(row.begin(), row.end(), [](const RankedValue& a, const RankedValue& b) { return a.before(b); });
+    dst = std::copy_n(row.begin(), count, dst);
+  }
 }
 
 std::unique_ptr<DeviceWeight> ReferenceDevice::pack(const WeightView& view, bool) {

@@ -12,6 +12,7 @@ class ReferenceDevice final : public Device {
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
   void write(const Tensor& dst, const float* src) override;
   void read(const Tensor& src, float* dst) override;
+  void read_largest(const Tensor& src, int count, RankedValue* dst) override;
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override;
   std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override;

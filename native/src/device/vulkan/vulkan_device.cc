@@ -97,16 +97,19 @@ void VulkanDevice::write(const Tensor& dst, const float* src) {
 void VulkanDevice::read(const Tensor& src, float* dst) {
   checks::tensor("read", "src", src, src.rows, src.cols);
   if (src.rows == 0) return;
-  const size_t width = static_cast<size_t>(src.cols) * sizeof(float), rows = static_cast<size_t>(src.rows);
+  const Range& buffer = static_cast<VulkanBuffer*>(src.buffer)->range;
+  const size_t first = static_cast<size_t>(src.offset) * sizeof(float);
+  read_back(buffer.part(first, buffer.bytes - first), static_cast<size_t>(src.cols) * sizeof(float),
+            static_cast<size_t>(src.rows), static_cast<size_t>(src.stride) * sizeof(float), dst);
+}
+
+void VulkanDevice::read_back(const Range& from, size_t width, size_t rows, size_t stride, void* dst) {
   if (readback_.bytes < width * rows) {
     if (readback_.buffer) memory_.free(readback_);  // nothing runs that writes to it
     readback_ = {};
     readback_ = memory_.allocate(width * rows, MemoryKind::Readback);
   }
-  const Range& buffer = static_cast<VulkanBuffer*>(src.buffer)->range;
-  const size_t first = static_cast<size_t>(src.offset) * sizeof(float);
-  recorder_.copy_rows(buffer.part(first, buffer.bytes - first),
-                      static_cast<size_t>(src.stride) * sizeof(float), readback_, width, rows, width);
+  recorder_.copy_rows(from, stride, readback_, width, rows, width);
   recorder_.finish();
   std::memcpy(dst, readback_.host, width * rows);
 }

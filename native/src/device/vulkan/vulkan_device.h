@@ -30,6 +30,7 @@ class VulkanDevice final : public Device {
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
   void write(const Tensor& dst, const float* src) override;
   void read(const Tensor& src, float* dst) override;
+  void read_largest(const Tensor& src, int count, RankedValue* dst) override;
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override;
   std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override;
@@ -90,6 +91,8 @@ class VulkanDevice final : public Device {
   void upload_grids();
   uint64_t rope_table(const RopeSpec& rope);
   uint64_t kv_slots(int block_size);
+  /// Waits for `rows` pieces of `width` bytes that are `stride` bytes apart; dst is dense.
+  void read_back(const Range& from, size_t width, size_t rows, size_t stride, void* dst);
   /// Device memory of at least so many bytes that an operation needs while it runs; one at a time.
   Range scratch(size_t bytes);
 

@@ -47,6 +47,14 @@ struct GatherRows {
   int cols, x_stride, out_stride;
 };
 
+// One workgroup a row and `span` of its elements: the `count` that come first, as pairs of column and bits of
+// the value. Element e of a row is the value x[e] of column e, or pair e of `x` when they are pairs
+// (is_pairs); a pair of column -1 is none.
+struct Largest {
+  Words x, out_;  // out_: [rows][spans][count][2]
+  int elements, x_stride, span, count, is_pairs;
+};
+
 // A part of a weight: rows [first_row, first_row + rows) of the matrix, `row_words` words apart, in the
 // format of specialization constant 1. Where there is an order, column c holds input order[c].
 struct Embed {
