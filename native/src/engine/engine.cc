@@ -472,7 +472,8 @@ void Engine::finish(Live& live, FinishReason reason, Delta last) {
 void Engine::fail(Live& live, const Error& error) {
   Delta delta;
   delta.text = live.show({}, true);
-  delta.error = error;
+  // Memory that a device lacks is a fault of the load only while it loads.
+  delta.error = error.status() == Status::ModelLoad ? Error(Status::Runtime, error.message()) : error;
   finish(live, FinishReason::Error, std::move(delta));
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace vllm::vulkan {
 
@@ -92,13 +93,23 @@ void Context::check(VkResult result, const char* what) const {
       return;
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
     case VK_ERROR_OUT_OF_HOST_MEMORY:
-      fail_load("Memory of the Vulkan device %s ran out in %s: %.0f MB are free.", gpu_.name.c_str(), what,
-                static_cast<double>(free_memory()) / 1e6);
+      fail_load("Memory of the Vulkan device %s ran out in %s: %.0f MB are free; %s.", gpu_.name.c_str(),
+                what, static_cast<double>(free_memory()) / 1e6, kToNeedLess);
     case VK_ERROR_DEVICE_LOST:
-      fail_runtime("The Vulkan device %s was lost in %s.", gpu_.name.c_str(), what);
+      if (lost_.empty()) {
+        lost_ = format("The Vulkan device %s was lost in %s: the model must be loaded again.",
+                       gpu_.name.c_str(), what);
+        log_warning("%s", lost_.c_str());
+      }
+      check_not_lost();
+      break;
     default:
       fail_runtime("The Vulkan device %s failed in %s (error %d).", gpu_.name.c_str(), what, result);
   }
+}
+
+void Context::check_not_lost() const {
+  if (!lost_.empty()) fail_runtime("%s", lost_.c_str());
 }
 
 }  // namespace vllm::vulkan

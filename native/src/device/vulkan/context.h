@@ -4,6 +4,10 @@
 
 namespace vllm::vulkan {
 
+/// What a user can do about memory that is short, for the end of a message.
+inline constexpr const char* kToNeedLess =
+    "lower num_blocks, max_num_seqs or max_num_batched_tokens, or take a smaller model";
+
 class Context {
  public:
   explicit Context(std::string_view device_name);  // "vulkan" or "vulkan:N"
@@ -19,9 +23,11 @@ class Context {
   size_t free_memory() const;
   size_t total_memory() const;
 
-  /// Throws for anything but success: Error(ModelLoad) when memory is short, else Error(Runtime); a lost
-  /// device is named. `what` is a participle: "allocating memory".
+  /// Throws for anything but success: Error(ModelLoad) when memory is short, else Error(Runtime). A device
+  /// that was lost stays so. `what` is a participle: "allocating memory".
   void check(VkResult result, const char* what) const;
+  /// Throws Error(Runtime), always the same, once the device was lost.
+  void check_not_lost() const;
 
  private:
   std::shared_ptr<Instance> instance_;
@@ -29,6 +35,7 @@ class Context {
   DeviceFunctions vk_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
+  mutable std::string lost_;  // the message, once the device was lost
 };
 
 }  // namespace vllm::vulkan

@@ -22,10 +22,10 @@ Memory::~Memory() {
 void Memory::fail_short(size_t bytes) const {
   fail_load(
       "A buffer of %.1f MiB was needed, but the Vulkan device %s has %.1f MiB free and allows %.1f MiB at "
-      "once.",
+      "once: %s.",
       static_cast<double>(bytes) / 1048576, context_.gpu().name.c_str(),
       static_cast<double>(context_.free_memory()) / 1048576,
-      static_cast<double>(context_.gpu().max_allocation) / 1048576);
+      static_cast<double>(context_.gpu().max_allocation) / 1048576, kToNeedLess);
 }
 
 Range Memory::allocate(size_t bytes, MemoryKind kind) {

@@ -58,6 +58,7 @@ Recorder::~Recorder() {
 
 VkCommandBuffer Recorder::commands() {
   Frame& frame = frames_[current_];
+  context_.check_not_lost();
   if (open_) return frame.commands;
   const DeviceFunctions& vk = context_.vk();
   wait(frame.number);
@@ -152,6 +153,7 @@ void Recorder::submit_if_many() {
 }
 
 uint64_t Recorder::submit() {
+  context_.check_not_lost();
   if (!open_) return submitted_;
   const DeviceFunctions& vk = context_.vk();
   Frame& frame = frames_[current_];
@@ -177,6 +179,7 @@ uint64_t Recorder::submit() {
 
 void Recorder::wait(uint64_t number) {
   if (number <= done_) return;
+  context_.check_not_lost();
   for (const Frame& frame : frames_) {
     if (frame.number != number) continue;
     context_.check(context_.vk().vkWaitForFences(context_.device(), 1, &frame.fence, VK_TRUE, UINT64_MAX),

@@ -1,0 +1,13 @@
+// What vulkan_faults_layer.cc does to those who use Vulkan through it, exported by it as `vulkan_faults`.
+#pragma once
+#include <atomic>
+
+/// How many more calls succeed; negative: all.
+struct VulkanFaults {
+  std::atomic<int> submits{-1};      // then the device is lost, by vkQueueSubmit
+  std::atomic<int> waits{-1};        // then it is lost, by vkWaitForFences
+  std::atomic<int> allocations{-1};  // then vkAllocateMemory is out of device memory
+  std::atomic<int> lost{0};          // devices lost so far
+
+  void none() { submits = waits = allocations = -1; }
+};
