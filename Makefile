@@ -5,6 +5,7 @@
 # make image      the same, and an image tarball of it beside it
 # make fresh-machine  follow the README on fresh Debian systems; needs root, an hour
 # make arm-tests  the ARM kernels, cross-compiled, under qemu: needs the Debian packages g++-aarch64-linux-gnu and qemu-user
+# make swiftshader-tests  the Vulkan device on a driver without optional features, fetched from Debian; ten minutes
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
 # make bench-text measure constraints and templates against llguidance and jinja2
@@ -26,7 +27,7 @@ CTEST = ctest --output-on-failure -j $(JOBS) --test-dir
 
 STAGES := install-dev lint native-tests asan-tests tsan-tests python-tests e2e-tests
 
-.PHONY: all install demo package image test arm-tests fresh-machine bench bench-text format clean $(STAGES)
+.PHONY: all install demo package image test arm-tests swiftshader-tests fresh-machine bench bench-text format clean $(STAGES)
 .DEFAULT_GOAL := all
 
 all: install
@@ -67,7 +68,7 @@ install-dev:
 	./install.sh --dev
 
 lint:
-	bash -n install.sh && sh -n run.sh && bash -n .ci/run
+	bash -n install.sh && sh -n run.sh && bash -n .ci/run && sh -n tools/swiftshader.sh
 	venv/bin/clang-format --dry-run -Werror $(CXX_SOURCES)
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
@@ -100,6 +101,21 @@ arm-tests:
 	cmake --build build-arm --target $(ARM_TESTS)
 	@set -e; for processor in $(ARM_PROCESSORS); do echo "==> $$processor"; \
 	  QEMU_CPU=$$processor $(CTEST) build-arm --no-tests=error -R '$(ARM_PATTERN)'; \
+	done
+
+# Both names of the variable, for loaders old and new.
+SWIFTSHADER := .cache/swiftshader/vk_swiftshader_icd.json
+SWIFTSHADER_TESTS := vulkan_device_test delta_net_test device_conformance_test
+
+$(SWIFTSHADER):
+	tools/swiftshader.sh $(@D)
+
+swiftshader-tests: $(SWIFTSHADER)
+	$(CMAKE_CONFIGURE) build
+	cmake --build build --target $(SWIFTSHADER_TESTS)
+	@set -e; for test in $(SWIFTSHADER_TESTS); do \
+	  echo "==> $$test on SwiftShader"; \
+	  VLLM_TEST_DEVICES=vulkan VK_DRIVER_FILES=$(abspath $<) VK_ICD_FILENAMES=$(abspath $<) build/tests/native/$$test; \
 	done
 
 python-tests:
