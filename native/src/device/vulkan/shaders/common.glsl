@@ -6,7 +6,8 @@
 //   Parameters   `PARAMETERS(Struct)` declares the push constants `p` with a struct of parameters.h, which C++
 //                includes too. At most 128 bytes. There are no descriptors: buffers are addresses, typed
 //                Floats (f32), Words (u32) or Ints (i32), aligned to 4 bytes; p.x.at[i] is element i, i an
-//                int below 2^31. An address that a flag switches off may be anything.
+//                int below 2^31. An address that a flag switches off may be anything. One is read as another
+//                type through uvec2, the only such cast that SwiftShader compiles.
 //   Constants    Specialization constant 0 is the size of the workgroup, always one-dimensional (GROUP);
 //                1 and up belong to the shader, whose first lines say what they are. Weight formats are
 //                constant FORMAT (enum Format of base/formats.h).
@@ -24,6 +25,7 @@
 #ifndef COMMON_GLSL
 #define COMMON_GLSL
 #extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;

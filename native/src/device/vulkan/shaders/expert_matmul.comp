@@ -4,7 +4,6 @@
 // Specialization constants: those of product.glsl, ROWS is 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#extension GL_EXT_buffer_reference_uvec2 : require
 #include "product.glsl"
 PARAMETERS(ExpertMatmul);
 

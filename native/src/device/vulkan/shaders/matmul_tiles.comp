@@ -36,7 +36,7 @@ void main() {
       const int r = i % rows, c = i / rows * 4, at = min(first_row + r, p.rows - 1) * p.x_stride;
       vec4 four = vec4(0.0);
       if (ALIGNED != 0 && p.has_order == 0 && k + c + 4 <= p.cols) {
-        four = Vectors(p.x).at[(at + k + c) / 4];
+        four = Vectors(uvec2(p.x)).at[(at + k + c) / 4];
       } else {
         [[unroll]] for (int j = 0; j < 4; ++j)
           if (k + c + j < p.cols) four[j] = p.x.at[at + (p.has_order != 0 ? p.order.at[k + c + j] : k + c + j)];

@@ -41,7 +41,7 @@ float product(Words weight, Words tables, int row, Floats x, int x_row[kMaxRows]
         const int k = first + i;
         vec4 four = vec4(0.0);
         if (ALIGNED != 0 && !has_order && k + 4 <= cols) {
-          four = Vectors(x).at[(x_row[r] + k) / 4];
+          four = Vectors(uvec2(x)).at[(x_row[r] + k) / 4];
         } else {
           [[unroll]] for (int j = 0; j < 4; ++j)
             if (k + j < cols) four[j] = x.at[x_row[r] + (has_order ? order.at[k + j] : k + j)];
