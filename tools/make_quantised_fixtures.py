@@ -6,7 +6,8 @@
 Needs torch, transformers, safetensors, numpy and compressed-tensors. The weights of compressed-tensors checkpoints are
 packed and unpacked by that package; those of the other layouts are unpacked here by the formulas of their quantisers
 (ModelOpt, transformers' fine-grained FP8, GPTQModel, AutoAWQ). The model that computes the logits is transformers'
-Llama with the unpacked weights. Everything is seeded: the same package versions write the same bytes.
+Llama, or Qwen3-MoE for stacked experts, with the unpacked weights. Everything is seeded: the same package versions
+write the same bytes.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import torch
 import transformers
 from compressed_tensors.compressors import (
     FloatQuantizationCompressor,
+    IntQuantizationCompressor,
     NVFP4PackedCompressor,
     PackedQuantizationCompressor,
 )
@@ -58,6 +60,18 @@ CONFIG = {
     "torch_dtype": "float16",
 }
 
+MOE_CONFIG = CONFIG | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "head_dim": HIDDEN // HEADS,
+    "moe_intermediate_size": 48,
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+
 Tensors = dict[str, torch.Tensor]
 
 
@@ -78,6 +92,7 @@ class Case:
     schemes: Callable[[str], Callable[[torch.Tensor, np.random.Generator], Stored] | None]
     hf_quant_config: dict | None = None
     extra: Tensors = field(default_factory=dict)  # tensors that do not count
+    config: dict = field(default_factory=lambda: CONFIG)
 
 
 def compressed(compressor, args: dict, activations: dict | None, tensors: Tensors, integers: bool) -> Stored:
@@ -100,6 +115,10 @@ FP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size":
 INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
 INT4_ZERO = INT4 | {"symmetric": False}
 INT4_CHANNEL = {"num_bits": 4, "type": "int", "strategy": "channel", "symmetric": True}
+INT8 = INT4 | {"num_bits": 8}
+INT8_CHANNEL = INT4_CHANNEL | {"num_bits": 8}
+INT8_TENSOR = INT8_CHANNEL | {"strategy": "tensor"}
+INT8_TOKEN = INT8_CHANNEL | {"strategy": "token", "dynamic": True}
 
 
 def ct_fp8_channel(weight, _):
@@ -148,6 +167,26 @@ def ct_int4_zero(weight, generator):
     zero = torch.from_numpy(generator.integers(-6, 6, scale.shape)).to(torch.int8)
     tensors = {"weight": weight, "weight_scale": scale, "weight_zero_point": zero}
     return compressed(PackedQuantizationCompressor, INT4_ZERO, None, tensors, True)
+
+
+def ct_int8_packed(weight, _):
+    scale = weight.reshape(weight.shape[0], -1, 32).abs().amax(2) / 127
+    scale[0] *= 2**-12  # far from the others
+    tensors = {"weight": weight, "weight_scale": scale.bfloat16().float()}
+    stored = compressed(PackedQuantizationCompressor, INT8, None, tensors, True)
+    stored.tensors["weight_scale"] = stored.tensors["weight_scale"].bfloat16()
+    return stored
+
+
+def ct_int8_channel(weight, _):
+    scale = (weight.abs().amax(1, keepdim=True) / 127).bfloat16().float()
+    tensors = {"weight": weight, "weight_scale": scale}
+    return compressed(IntQuantizationCompressor, INT8_CHANNEL, INT8_TOKEN, tensors, True)
+
+
+def ct_int8_tensor(weight, _):
+    tensors = {"weight": weight, "weight_scale": (weight.abs().max() / 127).reshape(1)}
+    return compressed(IntQuantizationCompressor, INT8_TENSOR, INT8_TOKEN, tensors, True)
 
 
 def ct_int4_order(weight, generator):
@@ -202,11 +241,24 @@ def fp8_block(rows: int, cols: int):
     return store
 
 
-def pack_words(values: torch.Tensor, dim: int, order=range(8)) -> torch.Tensor:
-    """Eight 4-bit values along `dim` into an int32, value order[k] in nibble k."""
+def fp8_stack(rows: int, cols: int):
+    def store(weights, generator):
+        """The experts of transformers' FP8Experts: all in one tensor, and so are their scales."""
+        each = [fp8_block(rows, cols)(weight, generator) for weight in weights]
+        tensors = {
+            "": torch.stack([one.tensors["weight"] for one in each]),
+            "_scale_inv": torch.stack([one.tensors["weight_scale_inv"] for one in each]),
+        }
+        return Stored(tensors, torch.stack([one.weight for one in each]))
+
+    return store
+
+
+def pack_words(values: torch.Tensor, dim: int, order=range(8), bits: int = 4) -> torch.Tensor:
+    """As many values along `dim` as fit into an int32, value order[k] in field k."""
     values = values.to(torch.int64).movedim(dim, -1)
-    values = values.reshape(*values.shape[:-1], -1, 8)
-    words = sum(values[..., source] << 4 * k for k, source in enumerate(order))
+    values = values.reshape(*values.shape[:-1], -1, 32 // bits)
+    words = sum(values[..., source] << bits * k for k, source in enumerate(order))
     words = torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
     return words.movedim(-1, dim).contiguous()
 
@@ -236,6 +288,38 @@ def gptq(group_size: int, act_order: bool, added: int):
         return Stored(tensors, values.T.contiguous(), True, torch.argsort(g_idx, stable=True))
 
     return store
+
+
+def gptq_8bit(weight, generator):
+    """As gptq() in act-order, with zero points around 128, so that the differences are signed bytes."""
+    inputs, outputs, groups = weight.shape[1], weight.shape[0], weight.shape[1] // 32
+    g_idx = (torch.arange(inputs) // 32).int()[torch.from_numpy(generator.permutation(inputs))]
+    zeros = torch.from_numpy(generator.integers(120, 136, (groups, outputs)))
+    zeros[:, ::2] = 128
+    values = torch.from_numpy(generator.integers(-120, 120, (inputs, outputs)))
+    scales = (weight.std() * (0.015 + 0.015 * torch.from_numpy(generator.random((groups, outputs))))).half()
+    tensors = {
+        "qweight": pack_words(values + zeros[g_idx.long()], 0, range(4), 8),
+        "qzeros": pack_words(zeros - 1, 1, range(4), 8),
+        "scales": scales,
+        "g_idx": g_idx,
+    }
+    weight = (values.float() * scales.float()[g_idx.long()]).T.contiguous()
+    return Stored(tensors, weight, True, torch.argsort(g_idx, stable=True))
+
+
+def awq_gemv(weight, generator):
+    """AutoAWQ's WQLinear_GEMV: rows are outputs, words are in order, zeros and scales have room for more groups."""
+    codes, zeros, scales = (part.T for part in random_int4(weight, generator, 32))
+    outputs, groups = zeros.shape
+    width = 4 * -(-groups // 32)  # in words, for groups of 32
+    wide_zeros = torch.zeros(outputs, 8 * width, dtype=zeros.dtype)
+    wide_zeros[:, :groups] = zeros
+    wide_scales = torch.zeros(outputs, 8 * width, dtype=torch.float16)
+    wide_scales[:, :groups] = scales
+    values = (codes - zeros.repeat_interleave(32, 1)).float() * scales.float().repeat_interleave(32, 1)
+    tensors = {"qweight": pack_words(codes, 1), "qzeros": pack_words(wide_zeros, 1), "scales": wide_scales}
+    return Stored(tensors, values.contiguous(), True)
 
 
 def awq(weight, generator):
@@ -379,10 +463,69 @@ CASES = {
             else ct_int4
         ),
     ),
+    "fp8-narrow": Case(
+        11,
+        {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [40, 48]},
+        all_but("lm_head", scheme=fp8_block(40, 48)),
+    ),
+    "fp8-experts": Case(
+        12,
+        {
+            "quant_method": "fp8",
+            "fmt": "e4m3",
+            "activation_scheme": "static",
+            "weight_block_size": [32, 64],
+            "modules_to_not_convert": ["lm_head", *(f"model.layers.{i}.mlp.gate" for i in range(LAYERS))],
+        },
+        lambda module: (
+            None
+            if module == "lm_head" or module.endswith("mlp.gate")
+            else fp8_stack(32, 64)
+            if "experts" in module
+            else fp8_block(32, 64)
+        ),
+        extra={
+            f"model.layers.{i}.mlp.experts.{p}_proj_activation_scale": torch.full((6,), 0.1)
+            for i in range(LAYERS)
+            for p in ("gate_up", "down")
+        },
+        config=MOE_CONFIG,
+    ),
+    "int8": Case(
+        13,
+        ct_config(
+            "mixed-precision",
+            {
+                "group_0": ct_group(INT8, None, ["re:.*mlp.(gate|up)_proj"], "pack-quantized"),
+                "group_1": ct_group(INT8_CHANNEL, INT8_TOKEN, ["re:.*self_attn.*"], "int-quantized"),
+                "group_2": ct_group(INT8_TENSOR, INT8_TOKEN, ["Linear"], "int-quantized"),
+            },
+            ["lm_head"],
+        ),
+        lambda module: (
+            None
+            if module == "lm_head"
+            else ct_int8_channel
+            if "self_attn" in module
+            else ct_int8_tensor
+            if "down" in module
+            else ct_int8_packed
+        ),
+    ),
+    "gptq-8bit": Case(
+        14,
+        {"quant_method": "gptq", "bits": 8, "group_size": 32, "desc_act": True, "sym": False},
+        all_but("lm_head", scheme=gptq_8bit),
+    ),
+    "awq-gemv": Case(
+        15,
+        {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemv"},
+        all_but("lm_head", scheme=awq_gemv),
+    ),
 }
 
 
-def plain_tensors(model: transformers.LlamaForCausalLM, generator: np.random.Generator) -> Tensors:
+def plain_tensors(model: transformers.PreTrainedModel, generator: np.random.Generator) -> Tensors:
     tensors = {}
     for name, parameter in model.named_parameters():
         values = torch.from_numpy(generator.standard_normal(tuple(parameter.shape), dtype=np.float32))
@@ -411,26 +554,30 @@ def make(name: str) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     generator = np.random.default_rng(case.seed)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG, attn_implementation="eager")).float()
+    settings = {key: value for key, value in case.config.items() if key not in ("architectures", "model_type")}
+    kind = transformers.AutoConfig.for_model(case.config["model_type"], **settings, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_config(kind).float()
     weights = plain_tensors(model, generator)
     stored: Tensors = dict(case.extra)
     integers, rows, row_values = {}, [], []
     for tensor_name, values in list(weights.items()):
         module = tensor_name.removesuffix(".weight")
-        scheme = case.schemes(module) if values.ndim == 2 and "embed" not in module else None
+        scheme = case.schemes(module) if values.ndim >= 2 and "embed" not in module else None
         if scheme is None:
             stored[tensor_name] = values.half()
             continue
         result = scheme(values, generator)
         weights[tensor_name] = result.weight
-        stored |= {f"{module}.{part}": tensor.contiguous() for part, tensor in result.tensors.items()}
+        prefix = module if values.ndim == 3 else module + "."
+        stored |= {prefix + part: tensor.contiguous() for part, tensor in result.tensors.items()}
         if result.integers:
             integers[module] = result.order if result.order is not None else torch.arange(values.shape[1])
-        for row in (3, len(values) - 2):
+        matrix = result.weight.float().reshape(-1, values.shape[-1])
+        for row in (3, len(matrix) - 2):
             rows.append([tensor_name, row])
-            row_values.append(result.weight[row].float().numpy())
+            row_values.append(matrix[row].numpy())
     safetensors.torch.save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    config = CONFIG | ({"quantization_config": case.quantization_config} if case.quantization_config else {})
+    config = case.config | ({"quantization_config": case.quantization_config} if case.quantization_config else {})
     write_json(folder / "config.json", config)
     if case.hf_quant_config:
         write_json(folder / "hf_quant_config.json", case.hf_quant_config)

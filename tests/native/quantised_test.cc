@@ -25,8 +25,9 @@ using vllm::test::TempDir;
 
 namespace {
 
-const char* const kCases[] = {"fp8-channel",    "fp8-tensor", "fp8-block", "modelopt-fp8", "nvfp4",
-                              "modelopt-mixed", "gptq",       "gptq-v2",   "awq",          "int4"};
+const char* const kCases[] = {"fp8-channel",  "fp8-tensor", "fp8-block",      "fp8-narrow", "fp8-experts",
+                              "modelopt-fp8", "nvfp4",      "modelopt-mixed", "gptq",       "gptq-v2",
+                              "gptq-8bit",    "awq",        "awq-gemv",       "int4",       "int8"};
 
 std::string folder(const std::string& name) { return std::string(FIXTURES) + "/quantised/" + name; }
 
@@ -212,11 +213,20 @@ TEST_CASE("quantised checkpoints compute the logits of transformers with their u
 
 TEST_CASE("the summary names the quantisation") {
   CHECK(contains(Checkpoint::open(folder("nvfp4"))->format_summary(),
-                 "compressed-tensors NVFP4, weight-only (12 weights)"));
+                 "compressed-tensors NVFP4, W4A4 run weight-only (12 weights)"));
   const std::string mixed = Checkpoint::open(folder("modelopt-mixed"))->format_summary();
   CHECK(contains(mixed, "NVFP4 (7 weights)"));
-  CHECK(contains(mixed, "FP8, weight-only (8 weights)"));
-  CHECK(contains(Checkpoint::open(folder("gptq"))->format_summary(), "gptq GPTQ INT4 (14 weights)"));
+  CHECK(contains(mixed, "FP8 by tensor, W8A8 run weight-only (8 weights)"));
+  const auto summary = [](const char* name) { return Checkpoint::open(folder(name))->format_summary(); };
+  CHECK(contains(summary("gptq"), "gptq GPTQ INT4 (14 weights)"));
+  CHECK(contains(summary("gptq-8bit"), "gptq GPTQ INT8 (14 weights)"));
+  CHECK(contains(summary("fp8-channel"), "FP8 by channel, W8A8 run weight-only (14 weights)"));
+  CHECK(contains(summary("fp8-block"), "fp8 FP8 in blocks, W8A8 run weight-only (13 weights)"));
+  CHECK(contains(summary("fp8-experts"), "FP8 in blocks, W8A8 run weight-only (12 weights)"));
+  const std::string bytes = summary("int8");
+  CHECK(contains(bytes, "INT8 (4 weights)"));
+  CHECK(contains(bytes, "INT8 by channel, W8A8 run weight-only (8 weights)"));
+  CHECK(contains(bytes, "INT8 by tensor, W8A8 run weight-only (2 weights)"));
 }
 
 TEST_CASE("layers of multi-token prediction are plain where no list says so") {
@@ -233,8 +243,9 @@ TEST_CASE("FILE-09 a configuration and tensors that disagree are refused by name
   {
     Edited e("fp8-channel");
     e.config["quantization_config"]["ignore"] = Json::array();
-    CHECK(contains(e.refusal(),
-                   "the configuration says FP8 for the module 'lm_head', whose weight is plain F16"));
+    CHECK(contains(
+        e.refusal(),
+        "the configuration says FP8 by channel for the module 'lm_head', whose weight is plain F16"));
   }
   {
     Edited e("fp8-channel");
@@ -256,7 +267,7 @@ TEST_CASE("FILE-09 a configuration and tensors that disagree are refused by name
     Edited e("nvfp4");
     e.config["quantization_config"]["config_groups"]["group_0"]["weights"] = {
         {"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}};
-    CHECK(contains(e.refusal(), "the configuration says FP8 for the module"));
+    CHECK(contains(e.refusal(), "the configuration says FP8 by channel for the module"));
   }
 }
 
@@ -267,9 +278,12 @@ TEST_CASE("FILE-10 what is not implemented is refused by name") {
     return e.refusal();
   };
   CHECK(contains(refusal("awq", [](Json& q) { q["quant_method"] = "bitsandbytes"; }), "bitsandbytes"));
-  CHECK(contains(refusal("awq", [](Json& q) { q["version"] = "gemv"; }), "version"));
+  CHECK(contains(refusal("awq", [](Json& q) { q["version"] = "gemv_fast"; }), "gemv_fast"));
   CHECK(contains(refusal("awq", [](Json& q) { q["bits"] = 8; }), "bits"));
   CHECK(contains(refusal("gptq", [](Json& q) { q["bits"] = 3; }), "bits"));
+  CHECK(contains(
+      refusal("int8", [](Json& q) { q["config_groups"]["group_1"]["weights"]["strategy"] = "group"; }),
+      "config_groups.group_1"));
   CHECK(contains(refusal("gptq", [](Json& q) { q["dynamic"] = {{"-:x", Json::object()}}; }), "dynamic"));
   CHECK(contains(refusal("gptq", [](Json& q) { q["checkpoint_format"] = "marlin"; }), "marlin"));
   CHECK(contains(refusal("int4", [](Json& q) { q["config_groups"]["group_1"]["weights"]["num_bits"] = 3; }),
@@ -534,12 +548,111 @@ TEST_CASE("experts of quantised tensors compute the logits of their values") {
   }
 }
 
-TEST_CASE("experts in one tensor are refused when it is quantised") {
+TEST_CASE("FILE-13 FP8 experts in one tensor have one scale a block, or one for each half of gate and up") {
+  const std::string stack = "model.layers.1.mlp.experts.";  // gate_up [6, 96, 64], blocks of 32 x 64
+  const auto refusal = [&](const std::function<void(Edited&)>& edit) {
+    Edited e("fp8-experts");
+    edit(e);
+    return e.refusal();
+  };
+  CHECK(refusal([](Edited&) {}).empty());
+  CHECK(contains(refusal([&](Edited& e) { e.header.erase(stack + "down_proj_scale_inv"); }),
+                 "'down_proj_scale_inv' is missing"));
+  CHECK(contains(refusal([&](Edited& e) {
+                   e.put(stack + "gate_up_proj_scale_inv", "F32", {6, 4, 1}, repeated(1.0f, 24));
+                 }),
+                 "needed is F32 F16 BF16 [6, 3, 1]"));
+  CHECK(contains(refusal([&](Edited& e) {
+                   e.put(stack + "gate_up_proj_scale_inv", "F32", {6, 3, 1},
+                         repeated(std::numeric_limits<float>::quiet_NaN(), 18));
+                 }),
+                 "holds the scale nan"));
+  CHECK(contains(
+      refusal([&](Edited& e) { e.put(stack + "down_proj", "U8", {6, 64, 48}, std::string(18432, 1)); }),
+      stack + "down_proj' are U8, needed is F8_E4M3 or a tensor for each expert"));
+  CHECK(contains(refusal([&](Edited& e) {
+                   e.config["quantization_config"]["modules_to_not_convert"].push_back(
+                       "model.layers.1.mlp.experts");
+                 }),
+                 "the configuration says nothing for them"));
+
+  Edited e("fp8-experts");  // without blocks: down by matrix, gate and up by half
+  e.config["quantization_config"].erase("weight_block_size");
+  const Json stored = e.header;
+  for (const auto& [key, tensor] : stored.items())
+    if (key.ends_with("_proj.weight_scale_inv")) e.put(key, "F32", {}, test::raw(0.01f));
+  std::string halves;
+  for (int i = 0; i < 12; ++i) halves += test::raw(0.5f + static_cast<float>(i));
+  for (const std::string layer : {"model.layers.0.mlp.experts.", "model.layers.1.mlp.experts."}) {
+    e.put(layer + "gate_up_proj_scale_inv", "F32", {6, 2, 1}, halves);
+    e.put(layer + "down_proj_scale_inv", "F32", {6, 1, 1}, halves.substr(0, 24));
+  }
+  const auto checkpoint = Checkpoint::open(e.open());
+  const std::string codes = e.bytes_of(stack + "gate_up_proj");
+  const WeightView view = checkpoint->find(stack + "gate_up_proj")->view();
+  std::vector<float> row(64);
+  for (const int64_t r : {int64_t{0}, int64_t{47}, int64_t{48}, int64_t{5 * 96 + 95}}) {
+    view.decode_row(r, row.data());
+    const float scale = 0.5f + static_cast<float>(r / 96 * 2 + r % 96 / 48);
+    for (size_t c = 0; c < 64; ++c)
+      CHECK(row[c] == e4m3_to_f32(static_cast<uint8_t>(codes[static_cast<size_t>(r) * 64 + c])) * scale);
+  }
+  const auto device = make_reference_device();
+  CHECK_NOTHROW(Model::load(*checkpoint, *device));
+}
+
+TEST_CASE("FILE-13 codes of 8 bits that are no signed bytes are refused") {
+  Edited zeros("gptq-8bit");
+  zeros.put(kQ + "qzeros", "I32", {2, 16}, std::string(128, '\x05'));
+  CHECK(contains(zeros.refusal(), "less its zero point at output"));
+  Edited asymmetric("int8");
+  asymmetric.put(kQ + "weight_zero_point", "I8", {64, 1}, std::string(64, 1));
+  CHECK(contains(asymmetric.refusal(), "has zero points, needed are symmetric codes"));
+  Edited narrow("awq-gemv");
+  narrow.put(kQ + "scales", "F16", {64, 1}, std::string(128, 0));
+  CHECK(contains(narrow.refusal(), "needed is F32 F16 BF16 [64, 2]"));
+}
+
+namespace {
+
+struct FloatRows : RowSource {
+  std::vector<float> values;
+  int64_t cols = 0;
+  void read(int64_t first, int64_t count, uint8_t* out) const override {
+    std::memcpy(out, values.data() + first * cols, static_cast<size_t>(count * cols) * sizeof(float));
+  }
+  void release(int64_t, int64_t) const override {}
+};
+
+}  // namespace
+
+TEST_CASE("rows of a source, and the scales of rows, follow the experts of a stack") {
   const auto checkpoint = Checkpoint::open(std::string(FIXTURES) + "/transformers/qwen3-moe-sparse");
-  CHECK(contains(refusal(*checkpoint,
-                         [](EditedCheckpoint& e) {
-                           e.weights_["model.layers.3.mlp.experts.down_proj"].scale =
-                               std::make_shared<const std::vector<float>>(1, 2.0f);
-                         }),
-                 "model.layers.3.mlp.experts.down_proj are quantised, needed is then a tensor for each"));
+  const std::string name = "model.layers.3.mlp.experts.down_proj";  // [12, 32, 28]
+  const auto logits = [&](const std::function<void(EditedCheckpoint&)>& edit) {
+    EditedCheckpoint edited(*checkpoint);
+    edit(edited);
+    const auto device = make_reference_device();
+    const auto model = Model::load(edited, *device);
+    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false);
+  };
+  std::vector<float> factors;
+  for (int i = 0; i < 12 * 32; ++i) factors.push_back(1.0f + static_cast<float>(i % 7));
+  const auto values = std::make_shared<FloatRows>();
+  values->cols = 28;
+  const WeightView view = checkpoint->find(name)->view();
+  for (int64_t r = 0; r < view.rows; ++r) {
+    std::vector<float> row(28);
+    view.decode_row(r, row.data());
+    for (const float v : row) values->values.push_back(v * factors[static_cast<size_t>(r)]);
+  }
+  const auto scaled = logits([&](EditedCheckpoint& e) {
+    e.weights_[name].scale = std::make_shared<const std::vector<float>>(factors);
+  });
+  const auto multiplied = logits([&](EditedCheckpoint& e) {
+    e.weights_[name].format = Format::F32;
+    e.weights_[name].source = values;
+  });
+  CHECK(worst(scaled, multiplied.data(), 1.0) < 1e-4);
+  CHECK(worst(scaled, logits([](EditedCheckpoint&) {}).data(), 1.0) > 1e-2);
 }

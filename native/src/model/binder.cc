@@ -30,6 +30,21 @@ WeightView reordered(const Weight& weight, const std::vector<int32_t>& order) {
   return view;
 }
 
+/// The rows of another source from one on.
+class RowsFrom final : public RowSource {
+ public:
+  RowsFrom(std::shared_ptr<const RowSource> source, int64_t offset)
+      : source_(std::move(source)), offset_(offset) {}
+  void read(int64_t first, int64_t count, uint8_t* out) const override {
+    source_->read(offset_ + first, count, out);
+  }
+  void release(int64_t first, int64_t count) const override { source_->release(offset_ + first, count); }
+
+ private:
+  std::shared_ptr<const RowSource> source_;
+  int64_t offset_;
+};
+
 }  // namespace
 
 Binder::Binder(const Checkpoint& checkpoint, Device& device, const ModelSpec& spec, bool dry,
@@ -81,12 +96,17 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
               static_cast<long long>(stack.rows), static_cast<long long>(stack.cols));
   }
   weight = take(stack.name, stack.count * stack.rows, stack.cols);
-  if (weight != nullptr && weight->joined())
-    fail_load("%s: the experts in %s are quantised, needed is then a tensor for each",
-              checkpoint_.path().c_str(), stack.name.c_str());
   if (weight == nullptr) return nullptr;
   WeightView view = weight->view();
-  view.data += (index * stack.rows + first) * row_bytes(view.format, view.cols);
+  const int64_t at = index * stack.rows + first;
+  if (view.source) {
+    view.source = std::make_shared<RowsFrom>(view.source, at);
+  } else {
+    view.data += at * row_bytes(view.format, view.cols);
+  }
+  if (view.scale && view.scale->size() > 1)
+    view.scale =
+        std::make_shared<const std::vector<float>>(view.scale->begin() + at, view.scale->begin() + at + rows);
   view.rows = rows;
   return pack(*weight, view, false);
 }

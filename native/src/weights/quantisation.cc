@@ -211,10 +211,15 @@ void QuantConfig::read_compressed_tensors(const Json& settings) {
     const std::string strategy = weights->string_or("strategy", "tensor");
     const std::string layout = group_fields.string_or("format", format_name);
     QuantScheme& scheme = out.scheme;
-    scheme.quantised_activations = !is_empty(member(group, "input_activations"));
+    const Json& activations = member(group, "input_activations");
+    if (activations.is_object() && !activations.empty())
+      scheme.activations =
+          format("W%lldA%lld", static_cast<long long>(bits),
+                 static_cast<long long>(
+                     Fields(activations, where + ".input_activations").integer_or("num_bits", 8, 1, 64)));
     if (type == "float" && bits == 8 && (strategy == "tensor" || strategy == "channel")) {
       scheme.kind = QuantScheme::Fp8;
-      scheme.name = "FP8";
+      scheme.name = "FP8 by " + strategy;
     } else if (type == "float" && bits == 8 && strategy == "block") {
       scheme.kind = QuantScheme::Fp8Block;
       scheme.name = "FP8 in blocks";
@@ -226,16 +231,21 @@ void QuantConfig::read_compressed_tensors(const Json& settings) {
                weights->integer_or("group_size", 0, 0, 1 << 20) == 16) {
       scheme.kind = QuantScheme::Nvfp4;
       scheme.name = "NVFP4";
-    } else if (type == "int" && bits == 4 && layout == "pack-quantized" &&
+    } else if (type == "int" && bits == 8 && (layout == "int-quantized" || layout == "naive-quantized") &&
+               (strategy == "channel" || strategy == "tensor")) {
+      scheme.kind = QuantScheme::Int8;
+      scheme.name = "INT8 by " + strategy;
+    } else if (type == "int" && (bits == 4 || bits == 8) && layout == "pack-quantized" &&
                (strategy == "group" || strategy == "channel" || strategy == "tensor")) {
-      scheme.kind = QuantScheme::PackedInt4;
-      scheme.name = "INT4";
+      scheme.kind = QuantScheme::PackedInt;
+      scheme.bits = static_cast<int>(bits);
+      scheme.name = bits == 4 ? "INT4" : "INT8";
       if (strategy == "group") scheme.group_size = weights->integer("group_size", 1, 1 << 20);
     } else {
       fail_load(
           "%s quantises weights to %s of %lld bits by %s in the format %s, needed is float8 by tensor, "
-          "channel or "
-          "block, float4 by tensor_group of 16, or int4 pack-quantized.",
+          "channel or block, float4 by tensor_group of 16, int4 or int8 pack-quantized, or int8 by tensor or "
+          "channel int-quantized.",
           where.c_str(), quote(type).c_str(), static_cast<long long>(bits), quote(strategy).c_str(),
           quote(layout).c_str());
     }
@@ -246,16 +256,17 @@ void QuantConfig::read_compressed_tensors(const Json& settings) {
 QuantScheme QuantConfig::modelopt_scheme(const std::string& algorithm, int64_t group_size) const {
   QuantScheme scheme;
   scheme.modelopt = true;
-  scheme.quantised_activations = algorithm != "W4A16_NVFP4";
   if (algorithm == "FP8" || algorithm == "FP8_PER_CHANNEL_PER_TOKEN") {
     scheme.kind = QuantScheme::Fp8;
-    scheme.name = "FP8";
+    scheme.name = algorithm == "FP8" ? "FP8 by tensor" : "FP8 by channel";
+    scheme.activations = "W8A8";
   } else if (algorithm == "NVFP4" || algorithm == "W4A16_NVFP4") {
     if (group_size != 16)
       fail_load("%s: %s has groups of %lld inputs, needed are 16.", source_.c_str(), algorithm.c_str(),
                 static_cast<long long>(group_size));
     scheme.kind = QuantScheme::Nvfp4;
     scheme.name = "NVFP4";
+    if (algorithm == "NVFP4") scheme.activations = "W4A4";
   } else {
     fail_load(
         "%s: the quant_algo %s is not implemented, needed is FP8, NVFP4, W4A16_NVFP4 or MIXED_PRECISION.",
@@ -293,8 +304,8 @@ void QuantConfig::read_fp8(const Json& settings) {
   read_patterns(settings, "modules_to_not_convert", false, ignored_);
   read_patterns(settings, "ignored_layers", false, ignored_);
   Group group;
-  group.scheme.name = "FP8";
-  group.scheme.quantised_activations = true;
+  group.scheme.name = "FP8 by tensor";
+  group.scheme.activations = "W8A8";
   const std::vector<int64_t> block = fields.integers("weight_block_size", 1, 1 << 20);
   if (!block.empty()) {
     if (block.size() != 2) fields.fail("weight_block_size", "two sizes");
@@ -308,14 +319,16 @@ void QuantConfig::read_fp8(const Json& settings) {
 
 void QuantConfig::read_gptq(const Json& settings) {
   const Fields fields(settings, source_);
-  if (fields.integer("bits", 1, 64) != 4) fields.fail("bits", "4");
+  const int64_t bits = fields.integer("bits", 1, 64);
+  if (bits != 4 && bits != 8) fields.fail("bits", "4 or 8");
   if (!is_empty(member(settings, "dynamic")))
     fields.fail("dynamic", "none: rules by module are not implemented");
   const std::string layout = fields.string_or("checkpoint_format", "gptq");
   if (layout != "gptq" && layout != "gptq_v2") fields.fail("checkpoint_format", "gptq or gptq_v2");
   Group group;
   group.scheme.kind = QuantScheme::Gptq;
-  group.scheme.name = "GPTQ INT4";
+  group.scheme.name = bits == 4 ? "GPTQ INT4" : "GPTQ INT8";
+  group.scheme.bits = static_cast<int>(bits);
   group.scheme.group_size = std::max<int64_t>(0, fields.integer("group_size", -1, 1 << 20));
   group.scheme.act_order = fields.boolean_or("desc_act", false);
   group.scheme.zero_offset = layout == "gptq" ? 1 : 0;
@@ -328,10 +341,10 @@ void QuantConfig::read_awq(const Json& settings) {
   if (fields.integer(bits, 1, 64) != 4) fields.fail(bits, "4");
   std::string version = fields.string_or("version", "gemm");
   std::ranges::transform(version, version.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (version != "gemm") fields.fail("version", "gemm");
+  if (version != "gemm" && version != "gemv") fields.fail("version", "gemm or gemv");
   read_patterns(settings, "modules_to_not_convert", false, ignored_);
   Group group;
-  group.scheme.kind = QuantScheme::Awq;
+  group.scheme.kind = version == "gemm" ? QuantScheme::Awq : QuantScheme::AwqGemv;
   group.scheme.name = "AWQ INT4";
   group.scheme.group_size = std::max<int64_t>(
       0, fields.integer(settings.contains("q_group_size") ? "q_group_size" : "group_size", -1, 1 << 20));

@@ -17,14 +17,18 @@ struct QuantScheme {
     Fp8,       // weight E4M3 [out, in]; weight_scale: one or one an output
     Fp8Block,  // weight E4M3; one scale for a rectangle of block_rows x block_cols
     Nvfp4,     // E2M1 codes, an E4M3 scale for 16 inputs, a global scale
-    PackedInt4,
+    Int8,      // weight I8 [out, in]; weight_scale: one or one an output
+    PackedInt,
     Gptq,
     Awq,
+    AwqGemv,
   };
   Kind kind = Fp8;
   std::string name;  // "NVFP4", for messages
-  bool quantised_activations = false;
+  std::string
+      activations;  // "W4A4" where the checkpoint asks for quantised ones too; they are left as they are
   bool modelopt = false;   // Nvfp4: ModelOpt's tensor names, the global scale a factor instead of a divisor
+  int bits = 4;            // of the packed integer kinds
   int64_t group_size = 0;  // inputs of a group of the integer kinds; 0: all
   int64_t block_rows = 0, block_cols = 0;
   bool act_order = false;  // Gptq: g_idx gives the group of each input

@@ -37,36 +37,53 @@ void release_rows(const QuantPart& part, int64_t first, int64_t count) {
 
 class Fp8BlockRows final : public RowSource {
  public:
-  Fp8BlockRows(QuantPart codes, QuantPart scale, int64_t block_rows, int64_t block_cols)
-      : codes_(std::move(codes)),
-        scale_(std::move(scale)),
-        cols_(codes_.shape[1]),
-        block_rows_(block_rows),
-        block_cols_(block_cols),
-        scale_cols_((cols_ - 1) / block_cols + 1) {}
+  explicit Fp8BlockRows(Fp8Blocks blocks)
+      : b_(std::move(blocks)),
+        rows_(b_.codes.shape.end()[-2]),
+        cols_(b_.codes.shape.end()[-1]),
+        high_(b_.scale.shape.end()[-2]),
+        wide_(b_.scale.shape.end()[-1]),
+        format_(b_.format()) {}
 
   void read(int64_t first, int64_t count, uint8_t* out) const override {
     for (int64_t r = first; r < first + count; ++r) {
-      const uint8_t* codes = codes_.data + r * cols_;
-      for (int64_t c = 0; c < cols_; c += 64, out += 68) {
-        const int64_t at = r / block_rows_ * scale_cols_ + c / block_cols_;
-        const float scale = scale_.number(at);
-        if (!std::isfinite(scale)) refuse_scale(scale_, at, scale);
-        std::memcpy(out, &scale, 4);
-        std::memcpy(out + 4, codes + c, 64);
-        for (int k = 0; k < 64; ++k) {
-          if ((codes[c + k] & 0x7f) == 0x7f)
-            fail_load("%s: tensor %s holds NaN at row %lld, column %lld.", codes_.file->path().c_str(),
-                      quote(codes_.name).c_str(), static_cast<ll>(r), static_cast<ll>(c + k));
+      const uint8_t* const codes = b_.codes.data + r * cols_;
+      for (int64_t c = 0; c < cols_; ++c) {
+        if ((codes[c] & 0x7f) == 0x7f)
+          fail_load("%s: tensor %s holds NaN at row %lld, column %lld.", b_.codes.file->path().c_str(),
+                    quote(b_.codes.name).c_str(), static_cast<ll>(r), static_cast<ll>(c));
+      }
+      if (format_ == Format::F32) {
+        for (int64_t c = 0; c < cols_; ++c, out += 4) {
+          const float value = e4m3_to_f32(codes[c]) * scale(r, c);
+          std::memcpy(out, &value, 4);
         }
+        continue;
+      }
+      for (int64_t c = 0; c < cols_; c += 64, out += 68) {
+        const float factor = scale(r, c);
+        std::memcpy(out, &factor, 4);
+        std::memcpy(out + 4, codes + c, 64);
       }
     }
   }
-  void release(int64_t first, int64_t count) const override { release_rows(codes_, first, count); }
+  void release(int64_t first, int64_t count) const override {
+    const auto row = static_cast<size_t>(cols_);
+    b_.codes.file->release(b_.codes.data + static_cast<size_t>(first) * row,
+                           static_cast<size_t>(count) * row);
+  }
 
  private:
-  QuantPart codes_, scale_;
-  int64_t cols_, block_rows_, block_cols_, scale_cols_;
+  float scale(int64_t r, int64_t c) const {
+    const int64_t at = (r / rows_ * high_ + r % rows_ / b_.block_rows) * wide_ + c / b_.block_cols;
+    const float value = b_.scale.number(at);
+    if (!std::isfinite(value)) refuse_scale(b_.scale, at, value);
+    return value;
+  }
+
+  Fp8Blocks b_;
+  int64_t rows_, cols_, high_, wide_;  // of one matrix
+  Format format_;
 };
 
 class Nvfp4Rows final : public RowSource {
@@ -100,74 +117,132 @@ class Nvfp4Rows final : public RowSource {
   QuantPart codes_, scale_;
 };
 
-class Int4Source final : public RowSource {
+class IntSource final : public RowSource {
  public:
-  Int4Source(Int4Parts parts, std::vector<int32_t> block_group,
-             std::shared_ptr<const std::vector<int32_t>> order)
-      : p_(std::move(parts)), block_group_(std::move(block_group)), order_(std::move(order)) {}
+  IntSource(IntParts parts, std::vector<int32_t> block_group, float factor,
+            std::shared_ptr<const std::vector<int32_t>> order)
+      : p_(std::move(parts)),
+        block_group_(std::move(block_group)),
+        order_(std::move(order)),
+        factor_(factor),
+        scale_cols_(p_.scales.shape[1]),
+        by_rows_(p_.layout == IntParts::Packed || p_.layout == IntParts::AwqGemv) {}
 
   void read(int64_t first, int64_t count, uint8_t* out) const override {
     for (int64_t r = first; r < first + count; ++r) {
-      for (int64_t b = 0; b < p_.cols / 32; ++b, out += 21) {
+      for (int64_t b = 0; b < p_.cols / 32; ++b) {
         const int64_t group = block_group_[static_cast<size_t>(b)];
-        const int64_t at = p_.layout == Int4Parts::Packed ? r * groups() + group : group * p_.rows + r;
+        const int64_t at = by_rows_ ? r * scale_cols_ + group : group * scale_cols_ + r;
         const float scale = p_.scales.number(at);
         if (!std::isfinite(scale)) refuse_scale(p_.scales, at, scale);
-        std::memcpy(out, &scale, 4);
-        out[4] = static_cast<uint8_t>(zero(r, group));
-        uint8_t codes[32];
-        for (int j = 0; j < 32; ++j) {
-          const int64_t c = 32 * b + j;
-          codes[j] = static_cast<uint8_t>(code(r, order_ ? (*order_)[static_cast<size_t>(c)] : c));
-        }
-        for (int j = 0; j < 16; ++j) out[5 + j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
+        out = p_.bits == 4 ? write_q4_z(r, b, scale, zero(r, group), out)
+                           : write_q8_0(r, b, scale, zero(r, group), out);
       }
     }
   }
   void release(int64_t first, int64_t count) const override {
-    if (p_.layout == Int4Parts::Packed) release_rows(p_.codes, first, count);
+    if (by_rows_) release_rows(p_.codes, first, count);
   }
 
  private:
-  int64_t groups() const { return p_.cols / p_.group_size; }
+  uint8_t* write_q4_z(int64_t r, int64_t b, float scale, int zero, uint8_t* out) const {
+    std::memcpy(out, &scale, 4);
+    out[4] = static_cast<uint8_t>(zero);
+    for (int j = 0; j < 16; ++j)
+      out[5 + j] = static_cast<uint8_t>(code(r, 32 * b + j) | code(r, 32 * b + j + 16) << 4);
+    return out + 21;
+  }
+
+  uint8_t* write_q8_0(int64_t r, int64_t b, float scale, int zero, uint8_t* out) const {
+    const uint16_t bits = f32_to_f16(scale * factor_);
+    std::memcpy(out, &bits, 2);
+    for (int j = 0; j < 32; ++j) {
+      const int value = code(r, 32 * b + j) - zero;
+      if (value < -128 || value > 127)
+        fail_load(
+            "%s: tensor %s gives %d less its zero point at output %lld, input %lld, needed is -128 to 127.",
+            p_.codes.file->path().c_str(), quote(p_.codes.name).c_str(), value, static_cast<ll>(r),
+            static_cast<ll>(32 * b + j));
+      out[2 + j] = static_cast<uint8_t>(value);
+    }
+    return out + 34;
+  }
 
   /// Where in a word AWQ keeps output 8c + i.
   static int awq_nibble(int64_t i) {
     static constexpr int kNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     return kNibble[i & 7];
   }
-  static int nibble(const QuantPart& part, int64_t word, int64_t k) {
-    return static_cast<int>(load<uint32_t>(part.data, word) >> (4 * k) & 15);
+  int field(const QuantPart& part, int64_t word, int64_t k) const {
+    return static_cast<int>(load<uint32_t>(part.data, word) >> (p_.bits * k) & ((1u << p_.bits) - 1));
   }
 
+  /// Of column c of the rows that are made.
   int code(int64_t r, int64_t c) const {
-    switch (p_.layout) {
-      case Int4Parts::Packed:
-        return nibble(p_.codes, r * (p_.cols / 8) + c / 8, c % 8);
-      case Int4Parts::Gptq:
-        return nibble(p_.codes, c / 8 * p_.rows + r, c % 8);
-      case Int4Parts::Awq:
-        break;
-    }
-    return nibble(p_.codes, c * (p_.rows / 8) + r / 8, awq_nibble(r));
+    if (order_) c = (*order_)[static_cast<size_t>(c)];
+    const int64_t n = p_.in_word();
+    if (by_rows_) return field(p_.codes, r * (p_.cols / n) + c / n, c % n);
+    if (p_.layout == IntParts::Gptq) return field(p_.codes, c / n * p_.rows + r, c % n);
+    return field(p_.codes, c * (p_.rows / n) + r / n, awq_nibble(r));
   }
 
   int zero(int64_t r, int64_t group) const {
-    if (!p_.zeros) return 8;
-    if (p_.layout == Int4Parts::Packed) {
-      if (p_.zeros->type == "I8") return load<int8_t>(p_.zeros->data, r * groups() + group) + 8;
-      return nibble(*p_.zeros, r / 8 * groups() + group, r % 8);
+    const int middle = 1 << (p_.bits - 1);
+    if (!p_.zeros) return middle;
+    const int64_t n = p_.in_word(), groups = p_.cols / p_.group_size;
+    switch (p_.layout) {
+      case IntParts::Packed:
+        if (p_.zeros->type == "I8") return load<int8_t>(p_.zeros->data, r * groups + group) + middle;
+        return field(*p_.zeros, r / n * groups + group, r % n);
+      case IntParts::AwqGemv:
+        return field(*p_.zeros, r * p_.zeros->shape[1] + group / n, group % n);
+      case IntParts::Awq:
+        return field(*p_.zeros, group * (p_.rows / n) + r / n, awq_nibble(r));
+      case IntParts::Gptq:
+        break;
     }
-    const int64_t word = group * (p_.rows / 8) + r / 8;
-    // A zero point of 0, less 1, was stored as 15.
-    return (nibble(*p_.zeros, word, p_.layout == Int4Parts::Awq ? awq_nibble(r) : r % 8) + p_.zero_offset) &
-           15;
+    // A zero point of 0, less 1, was stored as the largest code.
+    return (field(*p_.zeros, group * (p_.rows / n) + r / n, r % n) + p_.zero_offset) & ((1 << p_.bits) - 1);
   }
 
-  Int4Parts p_;
+  IntParts p_;
   std::vector<int32_t> block_group_;  // of each 32 columns
   std::shared_ptr<const std::vector<int32_t>> order_;
+  float factor_;
+  int64_t scale_cols_;
+  bool by_rows_;
 };
+
+class Int8Rows final : public RowSource {
+ public:
+  explicit Int8Rows(QuantPart codes) : codes_(std::move(codes)) {}
+
+  void read(int64_t first, int64_t count, uint8_t* out) const override {
+    static constexpr uint16_t kOne = 0x3c00;
+    const int64_t blocks = codes_.shape[1] / 32;
+    for (int64_t b = first * blocks; b < (first + count) * blocks; ++b, out += 34) {
+      std::memcpy(out, &kOne, 2);
+      std::memcpy(out + 2, codes_.data + 32 * b, 32);
+    }
+  }
+  void release(int64_t first, int64_t count) const override { release_rows(codes_, first, count); }
+
+ private:
+  QuantPart codes_;
+};
+
+/// The power of two with which the largest scale of a tensor is about 2^10, so that as many of them as can be
+/// are exact in f16.
+float f16_factor(const QuantPart& scales) {
+  float top = 0;
+  for (int64_t i = 0; i < scales.count(); ++i) {
+    const float value = std::fabs(scales.number(i));
+    if (std::isfinite(value)) top = std::max(top, value);
+  }
+  int exponent = 0;
+  if (top > 0) std::frexp(top, &exponent);
+  return std::ldexp(1.0f, std::clamp(10 - exponent, -100, 100));
+}
 
 }  // namespace
 
@@ -196,21 +271,30 @@ void check_part(const QuantPart& part, std::string_view types, const std::vector
             shape_text(shape).c_str());
 }
 
-std::shared_ptr<const RowSource> fp8_block_rows(QuantPart codes, QuantPart scale, int64_t block_rows,
-                                                int64_t block_cols) {
-  return std::make_shared<Fp8BlockRows>(std::move(codes), std::move(scale), block_rows, block_cols);
+Format Fp8Blocks::format() const {
+  const int64_t cols = codes.shape.back();
+  return cols % 64 == 0 && (block_cols % 64 == 0 || block_cols >= cols) ? Format::F8_E4M3_64 : Format::F32;
+}
+
+std::shared_ptr<const RowSource> fp8_block_rows(Fp8Blocks blocks) {
+  return std::make_shared<Fp8BlockRows>(std::move(blocks));
+}
+
+std::shared_ptr<const RowSource> int8_rows(QuantPart codes) {
+  return std::make_shared<Int8Rows>(std::move(codes));
 }
 
 std::shared_ptr<const RowSource> nvfp4_rows(QuantPart codes, QuantPart scale) {
   return std::make_shared<Nvfp4Rows>(std::move(codes), std::move(scale));
 }
 
-Int4Rows int4_rows(Int4Parts parts) {
+IntRows int_rows(IntParts parts) {
   const int64_t cols = parts.cols, groups = cols / parts.group_size;
   std::vector<int32_t> group_of(static_cast<size_t>(cols));
   for (int64_t c = 0; c < cols; ++c)
     group_of[static_cast<size_t>(c)] = static_cast<int32_t>(c / parts.group_size);
-  Int4Rows out;
+  IntRows out;
+  out.format = parts.bits == 4 ? Format::Q4_Z : Format::Q8_0;
   if (parts.groups) {
     const std::vector<int32_t> natural = group_of;
     for (int64_t c = 0; c < cols; ++c) {
@@ -236,7 +320,12 @@ Int4Rows int4_rows(Int4Parts parts) {
                 parts.codes.file->path().c_str(), quote(parts.codes.name).c_str(), group_of[c]);
     block_group.push_back(group_of[c]);
   }
-  out.source = std::make_shared<Int4Source>(std::move(parts), std::move(block_group), out.order);
+  float factor = 1;
+  if (parts.bits == 8) {
+    factor = f16_factor(parts.scales);
+    out.scale = std::make_shared<const std::vector<float>>(1, 1 / factor);
+  }
+  out.source = std::make_shared<IntSource>(std::move(parts), std::move(block_group), factor, out.order);
   return out;
 }
 
