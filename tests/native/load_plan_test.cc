@@ -31,7 +31,8 @@ std::vector<std::string> tiny_models() {
       for (const auto& file : std::filesystem::directory_iterator(entry.path()))
         if (file.path().extension() == ".gguf") out.push_back(file.path());
     }
-  out.push_back(std::string(FIXTURES) + "/llama_cpp/qwen3moe.gguf");
+  for (const char* name : {"qwen3moe", "qwen35", "qwen35moe"})
+    out.push_back(std::string(FIXTURES) + "/llama_cpp/" + name + ".gguf");
   return out;
 }
 
@@ -60,9 +61,23 @@ TEST_CASE("the bytes of the weights are known before they are packed") {
       const size_t planned = model->weight_bytes();
       model->pack(*checkpoint);
       CHECK(planned > 0);
-      if (owner->description().starts_with("cpu")) CHECK(planned == model->weight_bytes());
+      if (owner->is_cpu()) CHECK(planned == model->weight_bytes());
     }
   }
+}
+
+TEST_CASE("the planned bytes of a KV block are those that the CPU device takes, also for padded heads") {
+  const auto device = make_cpu_device(1);
+  for (const int head_dim : {16, 20, 24, 40, 72, 80, 100, 128})
+    for (const KvFormat format : {KvFormat::BF16, KvFormat::F32, KvFormat::Q8_0}) {
+      CAPTURE(head_dim);
+      CAPTURE(static_cast<int>(format));
+      KvCacheSpec spec;
+      spec.layers = {{3, head_dim}, {1, head_dim}};
+      spec.num_blocks = 5;
+      spec.format = format;
+      CHECK(device->make_kv_cache(spec)->bytes == spec.block_bytes() * 5);
+    }
 }
 
 TEST_CASE("plan_only gives the settings and the memory of the load, and takes no requests") {
@@ -76,10 +91,8 @@ TEST_CASE("plan_only gives the settings and the memory of the load, and takes no
     CHECK(planned->info().fingerprint == loaded->info().fingerprint);
     CHECK(planned->memory().weights == loaded->memory().weights);
     CHECK((planned->memory().states > 0) == (loaded->memory().states > 0));
-    if (planned->memory().states == 0) {  // the heads of the tiny hybrid are padded
-      CHECK(planned->memory().kv_cache == loaded->memory().kv_cache);
-      CHECK(loaded->plan().memory.kv_cache == loaded->memory().kv_cache);
-    }
+    CHECK(planned->memory().kv_cache == loaded->memory().kv_cache);
+    CHECK(loaded->plan().memory.kv_cache == loaded->memory().kv_cache);
     CHECK(planned->plan().kv_bytes_per_token * 16 * 16 == planned->memory().kv_cache);
     CHECK(planned->encode_prompt("hello").size() > 0);
     GenerationRequest request;

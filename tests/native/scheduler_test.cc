@@ -75,6 +75,7 @@ class Simulation {
     request->num_prompt = static_cast<int>(prompt.size());
     request->tokens = std::move(prompt);
     Request* raw = request.get();
+    scheduler.check_prompt(request->tokens.size());
     scheduler.add(std::move(request));
     live_[raw->id] = raw;
     return raw->id;

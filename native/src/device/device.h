@@ -38,6 +38,9 @@ struct Tensor {
 
   Tensor columns(int64_t first, int64_t count) const { return {buffer, offset + first, rows, count, stride}; }
   Tensor head(int64_t count) const { return {buffer, offset, count, cols, stride}; }
+  Tensor row_range(int64_t first, int64_t count) const {
+    return {buffer, offset + first * stride, count, cols, stride};
+  }
 };
 
 /// The rows of a weight whose parts (codes, scales, zero points) lie apart in its file.
@@ -101,7 +104,8 @@ struct KvCacheSpec {
   int num_blocks = 0;
   KvFormat format = KvFormat::BF16;
 
-  /// Bytes of one block over all layers, keys and values.
+  /// Bytes of one block over all layers, keys and values. Heads are padded to 16 values, of Q8_0 to 32, as
+  /// devices keep them; none takes more.
   size_t block_bytes() const;
 };
 
@@ -183,8 +187,9 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string description() const = 0;  // "cpu (avx512bf16, 2 threads)"
-  virtual size_t available_memory() const = 0;  // bytes that could be allocated now
+  virtual std::string description() const = 0;   // "cpu (avx512bf16, 2 threads)"
+  virtual bool is_cpu() const { return false; }  // the fast CPU device, which others are held against
+  virtual size_t available_memory() const = 0;   // bytes that could be allocated now
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   virtual void write(const Tensor& dst, const float* src) = 0;  // src is dense rows x cols

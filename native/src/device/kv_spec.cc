@@ -5,7 +5,7 @@ namespace vllm {
 size_t KvCacheSpec::block_bytes() const {
   size_t of_token = 0;
   for (const KvLayerSpec& layer : layers) {
-    const auto dim = static_cast<size_t>(layer.head_dim);
+    const auto dim = static_cast<size_t>((layer.head_dim + 15) / 16 * 16);
     const size_t head = format == KvFormat::BF16  ? 2 * dim
                         : format == KvFormat::F32 ? 4 * dim
                                                   : (dim + 31) / 32 * 34;

@@ -30,6 +30,7 @@ class Tracing : public TracingDevice {
   explicit Tracing(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
   std::string description() const override { return device_->description(); }
+  bool is_cpu() const override { return device_->is_cpu(); }
   size_t available_memory() const override { return device_->available_memory(); }
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return device_->allocate(bytes); }
   void write(const Tensor& dst, const float* src) override { device_->write(dst, src); }

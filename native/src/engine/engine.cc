@@ -110,17 +110,11 @@ std::vector<int32_t> Engine::encode_prompt(std::string_view text) const {
 
 std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   if (info_.plan_only) fail_argument("the model was loaded with plan_only, which runs no requests");
-  const auto prompt = static_cast<int64_t>(in.prompt.size());
-  if (prompt == 0) fail_argument("the prompt has no tokens, needed is at least one");
+  scheduler_->check_prompt(in.prompt.size());
   for (size_t i = 0; i < in.prompt.size(); ++i)
     if (in.prompt[i] < 0 || in.prompt[i] >= info_.vocab_size)
       fail_argument("prompt token %zu is %d, needed is an id from 0 to %d", i, in.prompt[i],
                     info_.vocab_size - 1);
-  if (prompt >= info_.max_model_len)
-    fail_argument(
-        "context_length_exceeded: the prompt has %lld tokens and the context %d, of which one is for the "
-        "answer",
-        static_cast<long long>(prompt), info_.max_model_len);
   in.sampling.validate_and_normalise(info_.vocab_size);
   if (in.thinking && in.thinking->budget >= 0)
     for (const std::string& end : in.thinking->ends)
@@ -133,9 +127,9 @@ std::shared_ptr<Stream> Engine::submit(GenerationRequest in) {
   request->priority = in.priority;
   request->sampling = std::move(in.sampling);
   request->seed = request->sampling.seed ? static_cast<uint64_t>(*request->sampling.seed) : random_seed();
-  request->max_output = request->sampling.output_limit(info_.max_model_len - prompt);
   request->tokens = std::move(in.prompt);
-  request->num_prompt = static_cast<int>(prompt);
+  request->num_prompt = request->num_tokens();
+  request->max_output = request->sampling.output_limit(info_.max_model_len - request->num_prompt);
   request->sampler = std::make_unique<SamplerState>(request->tokens);
   request->constraint = std::move(in.constraint);
   auto live = std::make_unique<Live>(std::move(request), *tokenizer_);
@@ -228,15 +222,7 @@ bool Engine::take_inbox() {
 void Engine::start(std::unique_ptr<Live> live) {
   const Request* key = live->request;
   Live& entry = *(live_[key] = std::move(live));
-  try {
-    scheduler_->add(std::move(entry.owned));
-  } catch (const Error& error) {
-    Delta delta;
-    delta.finish = FinishReason::Error;
-    delta.error = error;
-    entry.stream->push(std::move(delta));
-    live_.erase(key);
-  }
+  scheduler_->add(std::move(entry.owned));
 }
 
 void Engine::abort_cancelled() {

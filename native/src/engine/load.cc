@@ -152,7 +152,10 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   const int budget = config.max_num_batched_tokens > 0
                          ? config.max_num_batched_tokens
                          : std::max(default_batched_tokens(spec, config.max_num_seqs), config.max_num_seqs);
-  const size_t workspace = model.workspace_bytes(budget, config.max_num_seqs);
+  // Never more than all sequences hold.
+  const int64_t most_rows = std::max<int64_t>(
+      config.max_num_seqs, std::min<int64_t>(budget, static_cast<int64_t>(wanted) * config.max_num_seqs));
+  const size_t workspace = model.workspace_bytes(static_cast<int>(most_rows), config.max_num_seqs);
   const size_t weights = model.weight_bytes();
   const auto share = static_cast<size_t>(config.memory_share * static_cast<double>(free_bytes + weights));
   const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
@@ -257,7 +260,6 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Engine> engine(new Engine());
   engine->device_ = make_device(config.device, config.threads);
-  const bool on_cpu = engine->device_->description().starts_with("cpu");
   engine->checkpoint_ = Checkpoint::open(config.model_path);
   const Checkpoint* checkpoint = engine->checkpoint_.get();
   if (config.step_trace) {
@@ -311,7 +313,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
     engine->kv_cache_ = engine->device_->make_kv_cache(layout.kv);
     if (!layout.states.layers.empty())
       engine->state_cache_ = engine->device_->make_state_cache(layout.states);
-    if (!on_cpu)
+    if (!engine->device_->is_cpu())
       self_test(*checkpoint, spec, layout.kv.format, layout.kv.block_size, *engine->device_,
                 *make_cpu_device(config.threads));
     compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get());

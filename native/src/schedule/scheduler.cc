@@ -71,25 +71,24 @@ Scheduler::Scheduler(const SchedulerConfig& config)
   }
 }
 
-void Scheduler::add(std::unique_ptr<Request> request) {
-  const int prompt = request->num_prompt;
-  if (prompt < 1) fail_argument("The prompt has no tokens; at least one is needed.");
-  if (prompt >= config_.max_model_len) {
+void Scheduler::check_prompt(size_t tokens) const {
+  if (tokens < 1) fail_argument("The prompt has no tokens; at least one is needed.");
+  if (tokens >= static_cast<size_t>(config_.max_model_len)) {
     fail_argument(
-        "context_length_exceeded: the prompt has %d tokens; the context of %d tokens must hold it and at "
-        "least one "
-        "output token.",
-        prompt, config_.max_model_len);
+        "context_length_exceeded: the prompt has %zu tokens; the context of %d tokens must hold it and at "
+        "least one output token.",
+        tokens, config_.max_model_len);
   }
-  const int64_t pool_tokens = int64_t{pool_.total()} * pool_.block_size();
-  if (prompt + 1 > pool_tokens) {
+  const size_t pool_tokens = static_cast<size_t>(pool_.total()) * static_cast<size_t>(pool_.block_size());
+  if (tokens + 1 > pool_tokens) {
     fail_argument(
-        "The prompt has %d tokens and needs room for one more; the KV pool holds %lld tokens (num_blocks %d, "
+        "The prompt has %zu tokens and needs room for one more; the KV pool holds %zu tokens (num_blocks %d, "
         "block_size %d).",
-        prompt, static_cast<long long>(pool_tokens), pool_.total(), pool_.block_size());
+        tokens, pool_tokens, pool_.total(), pool_.block_size());
   }
-  enqueue(std::move(request), false);
 }
+
+void Scheduler::add(std::unique_ptr<Request> request) { enqueue(std::move(request), false); }
 
 void Scheduler::enqueue(std::unique_ptr<Request> request, bool in_front) {
   auto place = in_front ? waiting_.begin() : waiting_.end();

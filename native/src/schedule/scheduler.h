@@ -64,9 +64,11 @@ class Scheduler {
   /// Throws Error(ModelLoad) when the limits cannot work together.
   explicit Scheduler(const SchedulerConfig& config);
 
-  /// Throws Error(InvalidArgument) when the request can never run: no prompt, a prompt that leaves no room
-  /// for output in max_model_len, or a prompt that with one more token needs more than all blocks. The
-  /// message has the numbers.
+  /// Throws Error(InvalidArgument) when a request with a prompt of so many tokens can never run: none at all,
+  /// no room left for output in max_model_len, or with one more token more than all blocks. The message has
+  /// the numbers. Any thread may call it at any time.
+  void check_prompt(size_t tokens) const;
+  /// A request whose prompt passes check_prompt().
   void add(std::unique_ptr<Request> request);
   /// Plans a step; empty when there is nothing to run. Requests stay owned by the scheduler.
   Step schedule();

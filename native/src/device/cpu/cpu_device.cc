@@ -66,6 +66,7 @@ class CpuDevice final : public Device {
   std::string description() const override {
     return format("cpu (%s, %d thread%s)", isa_name(isa_), pool_.threads(), pool_.threads() == 1 ? "" : "s");
   }
+  bool is_cpu() const override { return true; }
   size_t available_memory() const override { return cpu::available_memory(); }
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return std::make_unique<HostBuffer>(bytes); }
 
