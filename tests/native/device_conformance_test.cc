@@ -578,6 +578,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a mixture of experts of very many rows gives each the bits that it has among few, also in place") {
+  const int rows = 1300, piece = 325;
+  const ExpertsCase& c = kExpertsCases[3];
+  const ExpertsData data(c, rows);
+  for (const Candidate& candidate : candidates()) {
+    INFO(candidate.name);
+    for (const bool accumulate : {false, true}) {
+      std::vector<float> want;
+      for (int at = 0; at < rows; at += piece) {
+        const auto got = data.run(*candidate.device, c, at, piece, accumulate);
+        want.insert(want.end(), got.begin(), got.end());
+      }
+      expect_equal(want, data.run(*candidate.device, c, 0, rows, accumulate));
+    }
+    expect_equal(data.run(*candidate.device, c, 0, rows, false),
+                 data.run(*candidate.device, c, 0, rows, false, true));
+  }
+}
+
 TEST_CASE(
     "a row chooses the experts of the largest logits, of equal ones the first, and none without numbers") {
   // Expert e maps the input 1 to silu(1) * 10^e.

@@ -1,10 +1,82 @@
-// Mixtures of experts that do not match their file.
+// Mixtures of experts: how often their weights are read, and files that they do not match.
 #include <doctest/doctest.h>
 
+#include <sstream>
+
+#include "all_devices.h"
+#include "device/tracing_device.h"
 #include "edited_checkpoint.h"
 #include "tiny_models.h"
 
 using namespace vllm;
+
+namespace {
+
+/// Logits of every 100th position and the last one of a sequence that is computed in steps of so many rows.
+std::vector<float> logits_in_steps(Model& model, Device& device, int length, int step) {
+  KvCacheSpec spec;
+  spec.layers = model.kv_layers();
+  spec.block_size = 16;
+  spec.num_blocks = (length + 15) / 16;
+  const auto cache = device.make_kv_cache(spec);
+  const StateCacheSpec state_spec{model.state_layers(), 1};
+  const auto states = state_spec.layers.empty() ? nullptr : device.make_state_cache(state_spec);
+  std::vector<float> out;
+  for (int begin = 0; begin < length; begin += step) {
+    const int end = std::min(length, begin + step);
+    StepBatch batch;
+    batch.seq_start = {0, end - begin};
+    batch.max_blocks = spec.num_blocks;
+    for (int b = 0; b < spec.num_blocks; ++b) batch.block_table.push_back(b);
+    batch.state_slots = {0};
+    for (int p = begin; p < end; ++p) {
+      if (p % 100 == 0 || p == length - 1) batch.logit_rows.push_back(p - begin);
+      batch.token_ids.push_back((p * p + 7 * p) % model.spec().vocab);
+      batch.positions.push_back(p);
+    }
+    model.forward(batch, *cache, states.get());
+    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+      const auto row = model.logits(static_cast<int>(i));
+      out.insert(out.end(), row.begin(), row.end());
+    }
+  }
+  return out;
+}
+
+/// Calls of Device::experts since the last report.
+int calls_of_experts(TracingDevice& device) {
+  std::istringstream report(device.take_report());
+  int calls = 0;
+  for (std::string line; std::getline(report, line);) {
+    if (!line.starts_with("  experts ")) continue;
+    const size_t end = line.find(" calls");
+    calls += std::stoi(line.substr(line.find_last_of(' ', end - 1)));
+  }
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a long step reads each expert once, keeps its memory within the plan and has the bits of short steps") {
+  for (const char* name : {"qwen3-moe", "qwen3-moe-sparse", "qwen3_5-moe", "qwen2-moe"}) {
+    CAPTURE(name);
+    const auto checkpoint = Checkpoint::open(tiny::folder(name));
+    for (test::TestDevice& each : test::all_devices()) {
+      CAPTURE(each.kind);
+      const auto device = make_tracing_device(std::move(each.device));
+      const auto model = Model::load(*checkpoint, *device);
+      int mixtures = 0;
+      for (const LayerSpec& layer : model->spec().layers) mixtures += layer.experts;
+      REQUIRE(mixtures > 0);
+      const std::vector<float> whole = logits_in_steps(*model, *device, 600, 600);
+      CHECK(calls_of_experts(*device) == mixtures);
+      CHECK(model->workspace_bytes() <= model->workspace_bytes(600, 7));
+      CHECK(logits_in_steps(*model, *device, 600, 200) == whole);
+      CHECK(calls_of_experts(*device) == 3 * mixtures);
+    }
+  }
+}
 
 TEST_CASE(
     "FILE-07 FILE-09 experts that do not match their file are refused with the tensor's or the key's name") {

@@ -8,8 +8,25 @@
 namespace vllm {
 namespace {
 
-/// Rows computed at once; a larger step runs in slices of it, which bounds the activations.
+/// Rows of a model without experts that are computed at once; a larger step runs in slices of it, which
+/// bounds the activations. A mixture of experts gets all rows of a step, so that it reads each weight once: a
+/// row meets only few of them.
 constexpr int kSliceRows = 512;
+
+/// Rows that memory is taken for when `rows` are needed: by doubling, then by slices, so that a warm engine
+/// allocates nothing.
+int64_t row_capacity(int64_t rows) {
+  if (rows > kSliceRows) return (rows + kSliceRows - 1) / kSliceRows * kSliceRows;
+  int64_t out = 16;
+  while (out < rows) out *= 2;
+  return out;
+}
+
+int64_t logit_capacity(int64_t rows) {
+  int64_t out = 1;
+  while (out < rows) out *= 2;
+  return out;
+}
 
 /// Rows [first, first + count) of a batch as a batch of their own.
 StepBatch slice(const StepBatch& batch, int first, int count) {
@@ -39,7 +56,7 @@ struct Model::Layer {
 };
 
 struct Model::Workspace {
-  int rows = 0, logit_rows = 0;
+  int64_t rows = 0, logit_rows = 0;
   std::vector<std::unique_ptr<Buffer>> buffers;
   Tensor x, n, last, last_n, logits;
   Scratch scratch;
@@ -112,12 +129,17 @@ std::vector<DeltaNetSpec> Model::state_layers() const {
   return out;
 }
 
+int Model::rows_at_once(int rows) const {
+  return spec_.experts.count > 0 ? rows : std::min(rows, kSliceRows);
+}
+
 size_t Model::workspace_bytes(int rows, int logit_rows) const {
-  const auto t = static_cast<size_t>(std::min(rows, kSliceRows));
-  const auto r = static_cast<size_t>(logit_rows);
-  const auto h = static_cast<size_t>(spec_.hidden);
-  const size_t floats = t * (2 * h + static_cast<size_t>(scratch_cols_)) + r * (2 * h + spec_.vocab);
-  return floats * sizeof(float);
+  const int64_t held = row_capacity(rows_at_once(rows)), logits = logit_capacity(logit_rows);
+  // Of many rows a device's own form of a product's input is no longer small: one more value of each.
+  const int64_t copies = held > kSliceRows ? 3 : 2;
+  return static_cast<size_t>(held * (copies * spec_.hidden + scratch_cols_) +
+                             logits * (2 * spec_.hidden + spec_.vocab)) *
+         sizeof(float);
 }
 
 size_t Model::workspace_bytes() const { return workspace_->bytes + workspace_->scratch.bytes(); }
@@ -125,11 +147,8 @@ size_t Model::workspace_bytes() const { return workspace_->bytes + workspace_->s
 void Model::reserve(int rows, int logit_rows) {
   Workspace& w = *workspace_;
   if (rows <= w.rows && logit_rows <= w.logit_rows) return;
-  // Grown by doubling, so that a warm engine allocates nothing.
-  int new_rows = std::max(w.rows, 16);
-  while (new_rows < rows) new_rows *= 2;
-  int new_logits = std::max(w.logit_rows, 1);
-  while (new_logits < logit_rows) new_logits *= 2;
+  const int64_t new_rows = std::max(w.rows, row_capacity(rows)),
+                new_logits = std::max(w.logit_rows, logit_capacity(logit_rows));
   *workspace_ = Workspace{};
   const auto tensor = [&](int64_t count, int64_t cols) {
     w.buffers.push_back(device_.allocate(static_cast<size_t>(count * cols) * sizeof(float)));
@@ -150,8 +169,9 @@ void Model::forward(const StepBatch& batch, KvCache& cache, StateCache* states) 
   const int rows = batch.rows();
   host_logits_valid_ = false;
   logit_rows_ = static_cast<int64_t>(batch.logit_rows.size());
-  reserve(std::min(rows, kSliceRows), static_cast<int>(batch.logit_rows.size()));
-  if (rows <= kSliceRows) {
+  const int at_once = rows_at_once(rows);
+  reserve(at_once, static_cast<int>(batch.logit_rows.size()));
+  if (rows == at_once) {
     forward_rows(batch, cache, states, 0);
     return;
   }

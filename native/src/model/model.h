@@ -47,6 +47,8 @@ class Model {
 
   Model(ModelSpec spec, Device& device);
   void bind(Binder& binder);
+  /// Of a step of `rows` rows.
+  int rows_at_once(int rows) const;
   void reserve(int rows, int logit_rows);
   void forward_rows(const StepBatch& batch, KvCache& cache, StateCache* states, int first_logit);
 

@@ -17,6 +17,10 @@ int64_t step_of(int64_t blocks, int threads, int64_t longest) {
   return std::clamp<int64_t>(blocks / (8 * threads), 1, longest);
 }
 
+/// Choices (pairs of a row and an expert) that are computed at once, or as many as there are rows: it bounds
+/// the memory.
+constexpr int64_t kMostChoices = 4096;
+
 /// Below this many products, waking other threads costs more than it saves.
 constexpr int64_t kAloneProducts = 16384;
 
@@ -111,59 +115,81 @@ void ExpertDriver::run(const RouterSpec& router, std::span<const ExpertWeights> 
                        bool accumulate, float* out, int64_t ldo) {
   if (rows == 0) return;
   const auto count = static_cast<int64_t>(experts.size());
-  const int64_t cols = experts[0].gate->cols, inner = experts[0].gate->rows;
   route(router, logits, ldl, rows, count);
   group(rows, count, router.experts_per_row);
-  const auto groups = static_cast<int64_t>(active_.size());
-  const int64_t choices = start_.back();
-  const int64_t products = choices * cols * inner;
+  weights_.reserve(2 * experts.size());
+  wave_start_.reserve(experts.size() + 1);
+  // A wave writes what a later one would read where the result takes the place of the input.
+  const int64_t all = rows * router.experts_per_row;
+  const int64_t most = x == out ? all : std::min(all, std::max(rows, kMostChoices));
+  grow(hidden_, most * experts[0].gate->rows);
+  grow(partial_, pool_.threads() * std::max(rows, kFewRows * kLongestStep) * kPanels);
+  const Call call{experts, gated, x, ldx, rows, out, ldo};
+  size_t first = 0;
+  do {
+    size_t end = std::min(first + 1, active_.size());
+    while (end < active_.size() && start_[end + 1] - start_[first] <= most) ++end;
+    run_wave(call, first, end, accumulate || first > 0);
+    first = end;
+  } while (first < active_.size());
+}
+
+void ExpertDriver::run_wave(const Call& call, size_t begin, size_t end, bool accumulate) {
+  const int64_t cols = call.experts[0].gate->cols, inner = call.experts[0].gate->rows, rows = call.rows;
+  const std::span<const int32_t> active = std::span(active_).subspan(begin, end - begin);
+  const int32_t* const row = row_.data() + start_[begin];
+  const float* const factor = factor_.data() + start_[begin];
+  std::vector<int32_t>& start = wave_start_;
+  start.clear();
+  for (size_t g = begin; g <= end; ++g) start.push_back(start_[g] - start_[begin]);
+  const auto groups = static_cast<int64_t>(active.size());
+  const int64_t choices = start.back(), products = choices * cols * inner;
 
   const int64_t longest = rows <= kFewRows ? kLongestStep : 1;
-  grow(hidden_, rows * router.experts_per_row * inner);
-  grow(partial_, pool_.threads() * std::max(rows, kFewRows * kLongestStep) * kPanels);
   const auto partial = [&](int thread) { return partial_.data() + thread * rows * longest * kPanels; };
 
-  weights_.reserve(2 * experts.size());
   weights_.clear();
-  for (const int32_t e : active_) {
-    weights_.push_back(experts[e].gate);
-    weights_.push_back(experts[e].up);
+  for (const int32_t e : active) {
+    weights_.push_back(call.experts[e].gate);
+    weights_.push_back(call.experts[e].up);
   }
   // The experts of a single row share its activations.
   constexpr int32_t kOneRow[] = {0, 1};
-  const std::span<const int32_t> groups_of_rows = rows == 1 ? std::span<const int32_t>(kOneRow) : start_;
-  if (choices > 0) in_.prepare(x, ldx, cols, row_.data(), groups_of_rows, weights_);
+  const std::span<const int32_t> groups_of_rows = rows == 1 ? std::span<const int32_t>(kOneRow) : start;
+  if (choices > 0) in_.prepare(call.x, call.ldx, cols, row, groups_of_rows, weights_);
   const int64_t inner_blocks = (inner + kPanels - 1) / kPanels;
   const int64_t width = step_of(groups * inner_blocks, pool_.threads(), longest) * kPanels;
   const int64_t units = (inner + width - 1) / width;
   for_units(groups * units, products, [&](int64_t unit, int thread) {
     const auto g = static_cast<size_t>(unit / units);
     const int64_t first = unit % units * width, count = std::min(width, inner - first);
-    const ExpertWeights& expert = experts[active_[g]];
-    float* const gate = hidden_.data() + start_[g] * inner + first;
+    const ExpertWeights& expert = call.experts[active[g]];
+    float* const gate = hidden_.data() + start[g] * inner + first;
     float* const up = partial(thread);
     in_.multiply(rows == 1 ? 0 : g, *expert.gate, first, width, gate, inner);
     in_.multiply(rows == 1 ? 0 : g, *expert.up, first, width, up, width);
-    for (int64_t t = 0; t < start_[g + 1] - start_[g]; ++t)
-      gated(gate + t * inner, up + t * width, count, gate + t * inner);
+    for (int64_t t = 0; t < start[g + 1] - start[g]; ++t)
+      call.gated(gate + t * inner, up + t * width, count, gate + t * inner);
   });
 
   weights_.clear();
-  for (const int32_t e : active_) weights_.push_back(experts[e].down);
-  if (choices > 0) inner_.prepare(hidden_.data(), inner, inner, nullptr, start_, weights_);
+  for (const int32_t e : active) weights_.push_back(call.experts[e].down);
+  if (choices > 0) inner_.prepare(hidden_.data(), inner, inner, nullptr, start, weights_);
   // A unit owns its columns of all rows, so that the sum over the experts has an order.
   const int64_t down_width = step_of((cols + kPanels - 1) / kPanels, pool_.threads(), longest) * kPanels;
   for_units((cols + down_width - 1) / down_width, products, [&](int64_t unit, int thread) {
-    const int64_t first = unit * down_width, end = std::min(cols, first + down_width);
+    const int64_t first = unit * down_width, end_col = std::min(cols, first + down_width);
     if (!accumulate)
-      for (int64_t t = 0; t < rows; ++t) std::fill(out + t * ldo + first, out + t * ldo + end, 0.0f);
+      for (int64_t t = 0; t < rows; ++t)
+        std::fill(call.out + t * call.ldo + first, call.out + t * call.ldo + end_col, 0.0f);
     float* const y = partial(thread);
     for (int64_t g = 0; g < groups; ++g) {
-      inner_.multiply(static_cast<size_t>(g), *experts[active_[g]].down, first, down_width, y, down_width);
-      for (int64_t i = start_[g]; i < start_[g + 1]; ++i) {
-        const float* const from = y + (i - start_[g]) * down_width;
-        float* const to = out + row_[i] * ldo + first;
-        for (int64_t c = 0; c < end - first; ++c) to[c] += factor_[i] * from[c];
+      inner_.multiply(static_cast<size_t>(g), *call.experts[active[g]].down, first, down_width, y,
+                      down_width);
+      for (int64_t i = start[g]; i < start[g + 1]; ++i) {
+        const float* const from = y + (i - start[g]) * down_width;
+        float* const to = call.out + row[i] * call.ldo + first;
+        for (int64_t c = 0; c < end_col - first; ++c) to[c] += factor[i] * from[c];
       }
     }
   });

@@ -8,8 +8,9 @@
 
 namespace vllm::cpu {
 
-/// Each expert's weights are read once a call, by all rows that chose it. Four stages, each shared out among
-/// the threads at once: the rows' activations, gate and up with the activation function, the activations of
+/// Each expert's weights are read once a call, by all rows that chose it. The experts are taken in waves of
+/// as many as a bounded memory holds the rows of, and a wave in four stages, each shared out among the
+/// threads at once: the rows' activations, gate and up with the activation function, the activations of
 /// those, down with the weighted sum. Memory grows on demand and is kept.
 class ExpertDriver {
  public:
@@ -25,6 +26,16 @@ class ExpertDriver {
  private:
   void route(const RouterSpec& router, const float* logits, int64_t ldl, int64_t rows, int64_t experts);
   void group(int64_t rows, int64_t experts, int64_t per_row);
+  struct Call {
+    std::span<const ExpertWeights> experts;
+    Gated gated;
+    const float* x;
+    int64_t ldx, rows;
+    float* out;
+    int64_t ldo;
+  };
+  /// Adds what the active experts [begin, end) give to `out`, or sets it.
+  void run_wave(const Call& call, size_t begin, size_t end, bool accumulate);
   template <class Unit>
   void for_units(int64_t count, int64_t values, Unit unit);
 
@@ -40,6 +51,8 @@ class ExpertDriver {
   std::vector<int32_t> first_;   // [experts + 1], scratch of the sort
   std::vector<int32_t> active_;  // experts that were taken
   std::vector<int32_t> start_;   // [active + 1]
+  // of a wave
+  std::vector<int32_t> wave_start_;  // [active + 1]
   std::vector<const DeviceWeight*> weights_;
   std::vector<float> hidden_;   // [choices][inner]
   std::vector<float> partial_;  // of each thread, [rows][outputs of a unit]

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint32_t kGroup = 128, kRouteGroup = 64;
 constexpr size_t kMaxExperts = 1024;  // shaders/route.comp
+constexpr int64_t kMostRows = 512;    // at once, which bounds the memory of what is between the products
 
 using Member = const DeviceWeight* ExpertWeights::*;
 
@@ -39,6 +40,14 @@ void VulkanDevice::experts(const RouterSpec& router, std::span<const ExpertWeigh
   checks::experts(router, experts, x, logits, out);
   if (experts.size() > kMaxExperts)
     fail_runtime("experts: the Vulkan device takes %zu experts, not %zu.", kMaxExperts, experts.size());
+  if (x.rows > kMostRows) {
+    for (int64_t first = 0; first < x.rows; first += kMostRows) {
+      const int64_t count = std::min(kMostRows, x.rows - first);
+      this->experts(router, experts, act, x.row_range(first, count), logits.row_range(first, count),
+                    accumulate, out.row_range(first, count));
+    }
+    return;
+  }
   const int64_t used = router.experts_per_row, choices = x.rows * used, inner = experts[0].gate->rows;
   // ids | weights | gate | up | down, by choice
   const int64_t sizes[] = {choices, choices, choices * inner, choices * inner, choices * x.cols};
