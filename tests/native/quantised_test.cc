@@ -44,7 +44,7 @@ std::vector<float> floats(const std::string& path) {
 
 /// Logits of all positions, [positions, vocab].
 std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens,
-                             bool one_by_one) {
+                             bool one_by_one, StateCache* states = nullptr) {
   KvCacheSpec spec;
   spec.layers = model.kv_layers();
   spec.block_size = 32;
@@ -57,14 +57,14 @@ std::vector<float> logits_of(Model& model, Device& device, const std::vector<int
     StepBatch batch;
     batch.max_blocks = 2;
     batch.block_table = {1, 0};
-    batch.state_slots = {-1};
+    batch.state_slots = {states ? 0 : -1};
     batch.seq_start = {0, step};
     for (int p = begin; p < begin + step; ++p) {
       batch.token_ids.push_back(tokens[static_cast<size_t>(p)]);
       batch.positions.push_back(p);
       batch.logit_rows.push_back(p - begin);
     }
-    model.forward(batch, *cache);
+    model.forward(batch, *cache, states);
     for (int i = 0; i < step; ++i) {
       const auto row = model.logits(i);
       out.insert(out.end(), row.begin(), row.end());
@@ -655,4 +655,36 @@ TEST_CASE("rows of a source, and the scales of rows, follow the experts of a sta
   });
   CHECK(worst(scaled, multiplied.data(), 1.0) < 1e-4);
   CHECK(worst(scaled, logits([](EditedCheckpoint&) {}).data(), 1.0) > 1e-2);
+}
+
+TEST_CASE("rows of a source, and the scales of rows, follow the order in which a model binds them") {
+  // In qwen3-next the projections of both kinds of layers are put in another order.
+  const auto checkpoint = Checkpoint::open(std::string(FIXTURES) + "/transformers/qwen3-next");
+  const auto logits = [&](bool apart) {
+    EditedCheckpoint edited(*checkpoint);
+    size_t changed = 0;
+    for (auto& [name, weight] : edited.weights_) {
+      if (!apart || (name.find("q_proj.") == name.npos && name.find("in_proj_") == name.npos)) continue;
+      const WeightView view = weight.view();
+      const auto rows = std::make_shared<FloatRows>();
+      const auto scale = std::make_shared<std::vector<float>>();
+      rows->cols = view.cols;
+      for (int64_t r = 0; r < view.rows; ++r) {
+        std::vector<float> row(static_cast<size_t>(view.cols));
+        view.decode_row(r, row.data());
+        scale->push_back(std::ldexp(1.0f, static_cast<int>(r % 5) - 2));
+        for (const float v : row) rows->values.push_back(v / scale->back());
+      }
+      weight.source = rows;
+      weight.scale = scale;
+      ++changed;
+    }
+    CHECK(changed == (apart ? 5 : 0));
+    const auto device = make_reference_device();
+    const auto model = Model::load(edited, *device);
+    const auto states = device->make_state_cache({model->state_layers(), 1});
+    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false, states.get());
+  };
+  const std::vector<float> want = logits(false);
+  CHECK(worst(logits(true), want.data(), 1.0) < 1e-5);
 }

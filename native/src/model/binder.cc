@@ -17,16 +17,41 @@ std::string layer_name(const std::string& pattern, int layer) {
 
 namespace {
 
-/// A copy of a weight whose row i is row order[i] of the file.
+/// The rows of a weight in another order.
+class OrderedRows final : public RowSource {
+ public:
+  OrderedRows(WeightView rows, std::vector<int32_t> order)
+      : rows_(std::move(rows)),
+        order_(std::move(order)),
+        bytes_(static_cast<size_t>(row_bytes(rows_.format, rows_.cols))) {}
+  void read(int64_t first, int64_t count, uint8_t* out) const override {
+    for (int64_t i = first; i < first + count; ++i, out += bytes_) {
+      const auto row = static_cast<size_t>(order_[static_cast<size_t>(i)]);
+      if (rows_.source) {
+        rows_.source->read(static_cast<int64_t>(row), 1, out);
+      } else {
+        std::memcpy(out, rows_.data + row * bytes_, bytes_);
+      }
+    }
+  }
+  void release(int64_t, int64_t) const override {}  // neighbours lie anywhere
+
+ private:
+  WeightView rows_;
+  std::vector<int32_t> order_;
+  size_t bytes_;
+};
+
+/// Row i is row order[i] of the file.
 WeightView reordered(const Weight& weight, const std::vector<int32_t>& order) {
   WeightView view = weight.view();
-  const auto bytes = static_cast<size_t>(row_bytes(view.format, view.cols));
-  auto rows = std::make_shared<std::vector<uint8_t>>(weight.bytes);
-  for (size_t i = 0; i < order.size(); ++i)
-    std::memcpy(rows->data() + i * bytes, view.data + static_cast<size_t>(order[i]) * bytes, bytes);
-  view.data = rows->data();
-  view.keep_alive = std::move(rows);
-  view.file = nullptr;
+  view.source = std::make_shared<OrderedRows>(view, order);
+  view.data = nullptr;
+  if (view.scale && view.scale->size() > 1) {
+    auto scale = std::make_shared<std::vector<float>>();
+    for (const int32_t row : order) scale->push_back((*view.scale)[static_cast<size_t>(row)]);
+    view.scale = std::move(scale);
+  }
   return view;
 }
 
