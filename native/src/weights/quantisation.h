@@ -24,12 +24,11 @@ struct QuantScheme {
     AwqGemv,
   };
   Kind kind = Fp8;
-  std::string name;  // "NVFP4", for messages
-  std::string
-      activations;  // "W4A4" where the checkpoint asks for quantised ones too; they are left as they are
-  bool modelopt = false;   // Nvfp4: ModelOpt's tensor names, the global scale a factor instead of a divisor
-  int bits = 4;            // of the packed integer kinds
-  int64_t group_size = 0;  // inputs of a group of the integer kinds; 0: all
+  std::string name;         // "NVFP4", for messages
+  std::string activations;  // "W4A4" where quantised ones are asked for too, which are not imitated
+  bool modelopt = false;    // Nvfp4: ModelOpt's tensor names, the global scale a factor instead of a divisor
+  int bits = 4;             // of the packed integer kinds
+  int64_t group_size = 0;   // inputs of a group of the integer kinds; 0: all
   int64_t block_rows = 0, block_cols = 0;
   bool act_order = false;  // Gptq: g_idx gives the group of each input
   int zero_offset = 0;     // Gptq: what is added to a stored zero point

@@ -9,7 +9,6 @@ namespace {
 
 using ll = long long;
 
-/// Codes as a matrix of `values` values an element.
 void check_matrix(const QuantPart& codes, const char* type) {
   if (codes.type == type && codes.shape.size() == 2 && codes.shape[0] > 0 && codes.shape[1] > 0) return;
   fail_load("%s: tensor %s is %s with %zu dimensions, needed is a matrix of %s.", codes.file->path().c_str(),

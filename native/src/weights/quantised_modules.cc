@@ -74,7 +74,7 @@ void HuggingFaceCheckpoint::join_quantised() {
     unsupported_.erase(part.name);
   };
   std::map<std::string, size_t> counts;  // of weights by scheme
-  size_t kv_scales = 0;
+  size_t kv_scales = 0, widened = 0;
   for (const auto& [name, module] : modules) {
     for (const auto& [key, part] : module.parts) {
       if (!contains(kKvParts, key) || !config.quantised()) continue;
@@ -102,6 +102,7 @@ void HuggingFaceCheckpoint::join_quantised() {
       Weight weight = join_module(module, *scheme);
       for (const auto& [key, part] : module.parts)
         if (key == "weight" || contains(kCodes, key) || contains(kParts, key)) erase(part);
+      widened += weight.format == Format::F32;
       weights_.insert_or_assign(weight.name, std::move(weight));
       ++counts[summary(*scheme)];
     } catch (const Error& error) {
@@ -128,6 +129,7 @@ void HuggingFaceCheckpoint::join_quantised() {
         Weight weight = join_stack(codes, scale, *scheme);
         erase(scale);
         if (const auto activations = module.part_or_null(key + "_activation_scale")) erase(*activations);
+        widened += weight.format == Format::F32;
         weights_.insert_or_assign(codes.name, std::move(weight));
         ++counts[summary(*scheme)];
       } catch (const Error& error) {
@@ -149,6 +151,11 @@ void HuggingFaceCheckpoint::join_quantised() {
   if (!config.quantised()) return;
   quantisation_ = config.method();
   for (const auto& [what, count] : counts) quantisation_ += format(" %s (%zu weights)", what.c_str(), count);
+  if (widened > 0)
+    log_warning(
+        "%s: %zu FP8 weights have scales for other blocks than of 64 inputs and are kept as F32, in four "
+        "times the memory",
+        path_.c_str(), widened);
   if (kv_scales > 0)
     log_warning("%s: %zu scales of a quantised KV cache are left aside", path_.c_str(), kv_scales);
 }
