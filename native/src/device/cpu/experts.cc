@@ -123,7 +123,7 @@ void ExpertDriver::run(const RouterSpec& router, std::span<const ExpertWeights> 
   const int64_t all = rows * router.experts_per_row;
   const int64_t most = x == out ? all : std::min(all, std::max(rows, kMostChoices));
   grow(hidden_, most * experts[0].gate->rows);
-  grow(partial_, pool_.threads() * std::max(rows, kFewRows * kLongestStep) * kPanels);
+  grow(partial_, pool_.threads() * std::max(2 * rows, kFewRows * kLongestStep) * kPanels);
   const Call call{experts, gated, x, ldx, rows, out, ldo};
   size_t first = 0;
   do {
@@ -146,7 +146,9 @@ void ExpertDriver::run_wave(const Call& call, size_t begin, size_t end, bool acc
   const int64_t choices = start.back(), products = choices * cols * inner;
 
   const int64_t longest = rows <= kFewRows ? kLongestStep : 1;
-  const auto partial = [&](int thread) { return partial_.data() + thread * rows * longest * kPanels; };
+  const auto partial = [&](int thread) {
+    return partial_.data() + thread * std::max(2 * rows, kFewRows * kLongestStep) * kPanels;
+  };
 
   weights_.clear();
   for (const int32_t e : active) {
@@ -178,20 +180,32 @@ void ExpertDriver::run_wave(const Call& call, size_t begin, size_t end, bool acc
   // A unit owns its columns of all rows, so that the sum over the experts has an order.
   const int64_t down_width = step_of((cols + kPanels - 1) / kPanels, pool_.threads(), longest) * kPanels;
   for_units((cols + down_width - 1) / down_width, products, [&](int64_t unit, int thread) {
-    const int64_t first = unit * down_width, end_col = std::min(cols, first + down_width);
-    if (!accumulate)
-      for (int64_t t = 0; t < rows; ++t)
-        std::fill(call.out + t * call.ldo + first, call.out + t * call.ldo + end_col, 0.0f);
+    const int64_t first = unit * down_width, count = std::min(cols, first + down_width) - first;
     float* const y = partial(thread);
+    // Of many rows the sums are kept side by side until they are done: the columns of a unit in rows that are
+    // a power of two apart would fall on each other in the cache.
+    const bool apart = rows > kFewRows;
+    float* const sums = apart ? y + rows * kPanels : call.out + first;
+    const int64_t stride = apart ? kPanels : call.ldo;
+    for (int64_t t = 0; t < rows; ++t) {
+      float* const sum = sums + t * stride;
+      if (!accumulate) {
+        std::fill_n(sum, count, 0.0f);
+      } else if (apart) {
+        std::copy_n(call.out + t * call.ldo + first, count, sum);
+      }
+    }
     for (int64_t g = 0; g < groups; ++g) {
       inner_.multiply(static_cast<size_t>(g), *call.experts[active[g]].down, first, down_width, y,
                       down_width);
       for (int64_t i = start[g]; i < start[g + 1]; ++i) {
         const float* const from = y + (i - start[g]) * down_width;
-        float* const to = call.out + row[i] * call.ldo + first;
-        for (int64_t c = 0; c < end_col - first; ++c) to[c] += factor[i] * from[c];
+        float* const to = sums + row[i] * stride;
+        for (int64_t c = 0; c < count; ++c) to[c] += factor[i] * from[c];
       }
     }
+    for (int64_t t = 0; apart && t < rows; ++t)
+      std::copy_n(sums + t * kPanels, count, call.out + t * call.ldo + first);
   });
 }
 

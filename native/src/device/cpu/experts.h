@@ -55,7 +55,7 @@ class ExpertDriver {
   std::vector<int32_t> wave_start_;  // [active + 1]
   std::vector<const DeviceWeight*> weights_;
   std::vector<float> hidden_;   // [choices][inner]
-  std::vector<float> partial_;  // of each thread, [rows][outputs of a unit]
+  std::vector<float> partial_;  // of each thread, [rows][outputs of a unit]: an expert's, and the sums
 };
 
 }  // namespace vllm::cpu
