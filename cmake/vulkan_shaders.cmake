@@ -4,7 +4,7 @@
 #
 # Where there is spirv-cross the same SPIR-V becomes NAME.metal in METAL_SHADERS, a kernel NAME whose buffer 0 is the
 # struct of parameters.h and whose function constants are the specialization constants. Addresses in that struct need
-# Metal 3.
+# Metal 3. Kernels with instructions that it does not know (*_dot) are left out.
 option(VLLM_VULKAN "Build the Vulkan device where its tools are there" ON)
 set(VLLM_HAS_VULKAN OFF)
 if(NOT VLLM_VULKAN)
@@ -47,7 +47,7 @@ foreach(shader IN LISTS shaders)
     COMMENT "Compiling the shader ${name}"
     VERBATIM)
   list(APPEND VULKAN_SHADER_FILES ${out}.inc)
-  if(SPIRV_CROSS)
+  if(SPIRV_CROSS AND NOT name MATCHES "_dot$")
     set(metal ${METAL_SHADERS}/${name}.metal)
     add_custom_command(
       OUTPUT ${metal}

@@ -12,7 +12,8 @@ struct Candidate {
   std::string name;
   std::string kind;  // candidates of one kind give the same bits
   std::unique_ptr<Device> device;
-  bool slow = false;  // likely a GPU that a CPU plays: fewer cases of what takes long
+  bool slow = false;     // likely a GPU that a CPU plays: fewer cases of what takes long
+  bool variant = false;  // differs from the candidate before in products and attention alone
 };
 
 // Sanitizers make the suite many times slower; one number of threads reaches all code.
@@ -26,7 +27,8 @@ inline const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = [] {
     std::vector<Candidate> list;
     for (TestDevice& each : all_devices({std::begin(kThreadCounts), std::end(kThreadCounts)}))
-      list.push_back({each.device->description(), each.kind, std::move(each.device), each.vulkan()});
+      list.push_back(
+          {each.device->description(), each.kind, std::move(each.device), each.vulkan(), each.variant()});
     return list;
   }();
   return all;
@@ -46,11 +48,12 @@ inline bool has(const Candidate& candidate, KvFormat format) {
   return format != KvFormat::Q8_0 || !candidate.kind.starts_with("vulkan");
 }
 
-/// On the devices that have KV caches of the format.
-inline void against_reference(const Run& run, const Compare& compare, KvFormat format = KvFormat::BF16) {
+/// On the candidates that `takes` says, all of them where it is null.
+inline void against_reference(const Run& run, const Compare& compare,
+                              const std::function<bool(const Candidate&)>& takes = {}) {
   const std::vector<float> want = run(reference());
   for (const Candidate& candidate : candidates()) {
-    if (!has(candidate, format)) continue;
+    if (takes && !takes(candidate)) continue;
     INFO(candidate.name);
     compare(want, run(*candidate.device), candidate);
   }

@@ -43,6 +43,29 @@ TEST_CASE("a device is chosen by name, and one that is not there is refused with
   CHECK(make_device("cpu", 1)->description().starts_with("cpu"));
 }
 
+TEST_CASE("kernels are chosen by features of the device, and one that it lacks is refused") {
+  const auto instance = Instance::open();
+  Gpu gpu = choose_gpu(*instance, "vulkan");
+  CHECK(feature_names(choose_features(gpu, "none")).empty());
+  const std::string all = feature_names(gpu.features);
+  CHECK(feature_names(choose_features(gpu, all.empty() ? "none" : all)) == all);
+  CHECK(feature_names(choose_features(gpu, {})) == feature_names(gpu.fast));
+  gpu.features = {};
+  gpu.features.storage16 = true;
+  for (const char* name :
+       {"integer_dot", "storage16,float16", "storage16,,", "x", "none,none", " storage16"}) {
+    CAPTURE(name);
+    CHECK_THROWS_WITH_AS(choose_features(gpu, name), doctest::Contains("storage16"), Error);
+  }
+  setenv("VLLM_VULKAN_FEATURES", "storage16", 1);
+  CHECK(choose_features(gpu, {}).storage16);
+  setenv("VLLM_VULKAN_FEATURES", "none", 1);
+  CHECK(!choose_features(gpu, {}).storage16);
+  CHECK(!has(make_device("vulkan", 1)->description(), "storage16"));
+  CHECK(choose_features(gpu, "storage16").storage16);
+  unsetenv("VLLM_VULKAN_FEATURES");
+}
+
 TEST_CASE("auto never takes a driver on the CPU") {
   CHECK(make_device("auto", 1)->description().starts_with("cpu") == first_gpu().empty());
   const auto instance = Instance::open();
@@ -139,40 +162,75 @@ TEST_CASE("commands that depend on each other run in order, over many submission
   expect_close(results[0], results[1], 1e-3, 1e-3);
 }
 
-TEST_CASE("a weight in several buffers gives what it gives in one") {
-  VulkanDevice whole("vulkan"), parted("vulkan", 4000);
-  const int rows = 3, cols = 512, outputs = 61;
-  StepBatch batch = rows_from(0, rows);
-  batch.token_ids = {60, 0, 17};
-  const auto x = Random(5).gauss(rows * cols), b = Random(6).gauss(outputs);
-  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K}) {
-    Weights weights(format, outputs, cols, 7);
-    auto scale = std::make_shared<std::vector<float>>(outputs);
-    for (int i = 0; i < outputs; ++i) (*scale)[static_cast<size_t>(i)] = 1.0f + static_cast<float>(i) / 64;
-    weights.view.scale = scale;
-    std::vector<float> results[2];
-    Device* const devices[] = {&whole, &parted};
-    for (int d = 0; d < 2; ++d) {
-      Device& device = *devices[d];
-      Rig rig(device);
-      const auto packed = device.pack(weights.view, false);
-      const DeviceWeight* const list[] = {packed.get(), packed.get()};
-      const Tensor out = rig.tensor(rows, 2 * outputs, {}, 2), bias = rig.tensor(1, 2 * outputs, {}),
-                   looked_up = rig.tensor(rows, cols, {});
-      device.write(bias.columns(outputs, outputs), b.data());
-      device.begin_step(batch);
-      device.matmul(list, rig.tensor(rows, cols, x), &bias, false, out);
-      device.embed(*packed, 2.0f, looked_up);
-      device.end_step();
-      results[d] = rig.read(out);
-      const auto more = rig.read(looked_up);
-      results[d].insert(results[d].end(), more.begin(), more.end());
+TEST_CASE("activations as int8 keep not-a-number, nothing and numbers of any size") {
+  const auto instance = Instance::open();
+  if (!choose_gpu(*instance, "vulkan").features.integer_dot) return;
+  VulkanDevice device("vulkan", "integer_dot");
+  const int cols = 64, outputs = 3;
+  const Weights weights(Format::Q8_0, outputs, cols, 3);
+  const auto reference = make_reference_device();
+  // One number of a row is the largest of its block of 32, and another block is of ordinary size.
+  for (const float top : {0.0f, 1e-38f, 1e-30f, 1.0f, 1e30f, INFINITY, NAN}) {
+    CAPTURE(top);
+    for (const int rows : {1, 12}) {
+      std::vector<float> x(static_cast<size_t>(rows * cols), 0.0f), results[2];
+      for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < cols; ++i)
+          x[static_cast<size_t>(r * cols + i)] = i < 32 ? (i == r ? top : 0) : 127;
+      Device* const devices[] = {reference.get(), &device};
+      for (int d = 0; d < 2; ++d) {
+        Rig rig(*devices[d]);
+        const auto packed = devices[d]->pack(weights.view, false);
+        const DeviceWeight* const list[] = {packed.get()};
+        const Tensor out = rig.tensor(rows, outputs, {});
+        devices[d]->matmul(list, rig.tensor(rows, cols, x), nullptr, false, out);
+        results[d] = rig.read(out);
+      }
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        CHECK(std::isfinite(results[1][i]) == std::isfinite(top));
+        if (std::isfinite(top)) CHECK(results[1][i] == doctest::Approx(results[0][i]).epsilon(1e-5));
+      }
     }
-    CHECK(rms(results[0]) > 0);
-    expect_equal(results[0], results[1]);
   }
-  const Weights wide(Format::F32, 2, 2000, 1);
-  CHECK_THROWS_AS(parted.pack(wide.view, false), Error);
+}
+
+TEST_CASE("a weight in several buffers gives what it gives in one") {
+  for (const std::string& features : {std::string("none"), vulkan_features("vulkan")}) {
+    CAPTURE(features);
+    VulkanDevice whole("vulkan", features), parted("vulkan", features, 4000);
+    const int rows = 3, cols = 512, outputs = 61;
+    StepBatch batch = rows_from(0, rows);
+    batch.token_ids = {60, 0, 17};
+    const auto x = Random(5).gauss(rows * cols), b = Random(6).gauss(outputs);
+    for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K}) {
+      Weights weights(format, outputs, cols, 7);
+      auto scale = std::make_shared<std::vector<float>>(outputs);
+      for (int i = 0; i < outputs; ++i) (*scale)[static_cast<size_t>(i)] = 1.0f + static_cast<float>(i) / 64;
+      weights.view.scale = scale;
+      std::vector<float> results[2];
+      Device* const devices[] = {&whole, &parted};
+      for (int d = 0; d < 2; ++d) {
+        Device& device = *devices[d];
+        Rig rig(device);
+        const auto packed = device.pack(weights.view, false);
+        const DeviceWeight* const list[] = {packed.get(), packed.get()};
+        const Tensor out = rig.tensor(rows, 2 * outputs, {}, 2), bias = rig.tensor(1, 2 * outputs, {}),
+                     looked_up = rig.tensor(rows, cols, {});
+        device.write(bias.columns(outputs, outputs), b.data());
+        device.begin_step(batch);
+        device.matmul(list, rig.tensor(rows, cols, x), &bias, false, out);
+        device.embed(*packed, 2.0f, looked_up);
+        device.end_step();
+        results[d] = rig.read(out);
+        const auto more = rig.read(looked_up);
+        results[d].insert(results[d].end(), more.begin(), more.end());
+      }
+      CHECK(rms(results[0]) > 0);
+      expect_equal(results[0], results[1]);
+    }
+    const Weights wide(Format::F32, 2, 2000, 1);
+    CHECK_THROWS_AS(parted.pack(wide.view, false), Error);
+  }
 }
 
 TEST_CASE("more is read and written at once than staging memory holds") {

@@ -15,15 +15,33 @@ std::vector<std::string> vulkan_devices() {
 #endif
 }
 
+std::unique_ptr<Device> make_vulkan_device(std::string_view name, std::string_view features) {
+#ifdef VLLM_VULKAN
+  return std::make_unique<vulkan::VulkanDevice>(name, features);
+#else
+  (void)features;
+  fail_load("the device %s is not in this build, needed is auto or cpu", quote(name).c_str());
+#endif
+}
+
+std::string vulkan_features(std::string_view name) {
+#ifdef VLLM_VULKAN
+  return vulkan::feature_names(vulkan::choose_gpu(*vulkan::Instance::open(), name).features);
+#else
+  (void)name;
+  return {};
+#endif
+}
+
 std::unique_ptr<Device> make_device(std::string_view name, int threads) {
   if (name == "cpu") return make_cpu_device(threads);
 #ifdef VLLM_VULKAN
   if (name == "auto") {
     const std::string gpu = vulkan::first_gpu();
     if (gpu.empty()) return make_cpu_device(threads);
-    return std::make_unique<vulkan::VulkanDevice>(gpu);
+    return make_vulkan_device(gpu);
   }
-  if (name == "vulkan" || name.starts_with("vulkan:")) return std::make_unique<vulkan::VulkanDevice>(name);
+  if (name == "vulkan" || name.starts_with("vulkan:")) return make_vulkan_device(name);
   fail_load("the device %s is unknown, needed is auto, cpu, vulkan or vulkan:N", quote(name).c_str());
 #else
   if (name == "auto") return make_cpu_device(threads);

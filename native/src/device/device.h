@@ -268,6 +268,12 @@ std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa = {});
 /// their own first, CPU drivers last), or "auto": the first GPU, else the CPU. `threads` is for the CPU.
 /// Throws Error(ModelLoad) naming what there is when the device is not there or not in this build.
 std::unique_ptr<Device> make_device(std::string_view name, int threads);
+/// `name`: "vulkan" or "vulkan:N". `features` of Vulkan (vulkan/gpu.h) force which kernels are used: names
+/// that the device has, with commas between, or "none"; empty: the environment's VLLM_VULKAN_FEATURES, else
+/// those that make it fast. Throws Error(InvalidArgument) for others, Error(ModelLoad) as make_device() does.
+std::unique_ptr<Device> make_vulkan_device(std::string_view name, std::string_view features = {});
+/// All features of the device `name` that kernels may use, with commas between; empty where there are none.
+std::string vulkan_features(std::string_view name);
 /// The GPUs and CPU drivers that Vulkan offers, one line each, in the order of "vulkan:N"; empty where there
 /// is no Vulkan.
 std::vector<std::string> vulkan_devices();

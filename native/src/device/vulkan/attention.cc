@@ -104,7 +104,8 @@ void VulkanDevice::attention(const KvCache& cache, int layer, const Tensor& q, c
                                 int32_t(splits),     spec.scale,
                                 spec.softcap};
   const Use partial_use{partial.address, partial.bytes, 1, 0, true};
-  run(Shader::attention, {kGroup, is_bf16(cache)}, p, {spec.heads, q.rows, apart ? splits : 1},
+  const Shader shader = gpu().features.storage16 ? Shader::attention16 : Shader::attention;
+  run(shader, {kGroup, is_bf16(cache)}, p, {spec.heads, q.rows, apart ? splits : 1},
       {reads(q), all_of(keys, false), all_of(values, false), apart ? partial_use : writes(out)});
   if (!apart) return;
   const parameters::AttentionCombine combine{partial.address,     address(out), inputs_.positions,

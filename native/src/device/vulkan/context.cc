@@ -7,9 +7,9 @@
 #include "base/log.h"
 
 namespace vllm::vulkan {
-
-Context::Context(std::string_view device_name) : instance_(Instance::open()) {
+Context::Context(std::string_view device_name, std::string_view features) : instance_(Instance::open()) {
   gpu_ = choose_gpu(*instance_, device_name);
+  gpu_.features = choose_features(gpu_, features);
   const float priority = 1.0f;
   VkDeviceQueueCreateInfo queue{};
   queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
@@ -17,26 +17,23 @@ Context::Context(std::string_view device_name) : instance_(Instance::open()) {
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
 
-  const Features& f = gpu_.features;
+  const Features& used = gpu_.features;
   VkPhysicalDeviceVulkan11Features v11{};
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
-  v11.storageBuffer16BitAccess = f.storage16;
+  v11.storageBuffer16BitAccess = used.storage16;
   VkPhysicalDeviceVulkan12Features v12{};
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   v12.pNext = &v11;
   v12.bufferDeviceAddress = VK_TRUE;
-  v12.shaderFloat16 = f.float16;
-  v12.shaderInt8 = f.int8;
-  v12.storageBuffer8BitAccess = f.storage8;
-  VkPhysicalDeviceVulkan13Features v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  v13.shaderIntegerDotProduct = f.integer_dot;
-  v13.subgroupSizeControl = f.subgroup_size_control;
-  v13.computeFullSubgroups = f.subgroup_size_control;
-  if (gpu_.api >= VK_API_VERSION_1_3) v11.pNext = &v13;
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
+  dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  dot.shaderIntegerDotProduct = VK_TRUE;
+  if (used.integer_dot) v11.pNext = &dot;
 
   std::vector<const char*> extensions;
   if (gpu_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (used.integer_dot && gpu_.dot_extension)
+    extensions.push_back(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &v12;

@@ -10,7 +10,8 @@ inline constexpr const char* kToNeedLess =
 
 class Context {
  public:
-  explicit Context(std::string_view device_name);  // "vulkan" or "vulkan:N"
+  /// "vulkan" or "vulkan:N"; `features` as in choose_features().
+  explicit Context(std::string_view device_name, std::string_view features = {});
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

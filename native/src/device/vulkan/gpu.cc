@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -9,6 +10,13 @@
 
 namespace vllm::vulkan {
 namespace {
+
+struct NamedFeature {
+  const char* name;
+  bool Features::* on;
+};
+constexpr NamedFeature kFeatures[] = {{"integer_dot", &Features::integer_dot},
+                                      {"storage16", &Features::storage16}};
 
 int rank(VkPhysicalDeviceType type) {
   switch (type) {
@@ -52,36 +60,33 @@ bool find_compute_family(const InstanceFunctions& vk, VkPhysicalDevice handle, u
   return found;
 }
 
-void read_properties(const InstanceFunctions& vk, const std::set<std::string>& extensions, Gpu& gpu) {
+void read_properties(const InstanceFunctions& vk, Gpu& gpu) {
   VkPhysicalDeviceVulkan11Properties v11{};
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
   VkPhysicalDeviceVulkan12Properties v12{};
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
   v12.pNext = &v11;
-  VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
-  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
   VkPhysicalDeviceShaderIntegerDotProductProperties dot{};
   dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
   VkPhysicalDeviceProperties2 all{};
   all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   all.pNext = &v12;
-  if (gpu.features.subgroup_size_control) sizes.pNext = v11.pNext, v11.pNext = &sizes;
-  const bool has_dot =
-      gpu.api >= VK_API_VERSION_1_3 || extensions.count(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
-  if (has_dot) dot.pNext = v11.pNext, v11.pNext = &dot;
+  VkPhysicalDeviceMaintenance4Properties buffers{};
+  buffers.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES;
+  if (gpu.features.integer_dot) v11.pNext = &dot;
+  if (gpu.api >= VK_API_VERSION_1_3) buffers.pNext = v11.pNext, v11.pNext = &buffers;
   vk.vkGetPhysicalDeviceProperties2(gpu.handle, &all);
 
   const VkPhysicalDeviceLimits& limits = all.properties.limits;
   gpu.driver = std::string(v12.driverName) + (v12.driverInfo[0] ? std::string(" ") + v12.driverInfo : "");
-  gpu.subgroup_size = v11.subgroupSize;
-  gpu.min_subgroup_size = gpu.features.subgroup_size_control ? sizes.minSubgroupSize : v11.subgroupSize;
-  gpu.max_subgroup_size = gpu.features.subgroup_size_control ? sizes.maxSubgroupSize : v11.subgroupSize;
-  gpu.features.integer_dot =
-      gpu.features.integer_dot && has_dot && dot.integerDotProduct4x8BitPackedSignedAccelerated;
+  gpu.fast.storage16 = gpu.features.storage16;
+  gpu.fast.integer_dot = gpu.features.integer_dot && dot.integerDotProduct4x8BitPackedSignedAccelerated;
   gpu.max_group_size = limits.maxComputeWorkGroupInvocations;
   std::copy_n(limits.maxComputeWorkGroupCount, 3, gpu.max_group_count);
   gpu.max_shared_memory = limits.maxComputeSharedMemorySize;
   gpu.max_allocation = static_cast<size_t>(v11.maxMemoryAllocationSize);
+  if (buffers.maxBufferSize)
+    gpu.max_allocation = std::min(gpu.max_allocation, static_cast<size_t>(buffers.maxBufferSize));
   std::memcpy(gpu.cache_uuid, all.properties.pipelineCacheUUID, VK_UUID_SIZE);
 }
 
@@ -91,20 +96,17 @@ void read_features(const InstanceFunctions& vk, const std::set<std::string>& ext
   VkPhysicalDeviceVulkan12Features v12{};
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   v12.pNext = &v11;
-  VkPhysicalDeviceVulkan13Features v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
-  if (gpu.api >= VK_API_VERSION_1_3) v11.pNext = &v13;
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
+  dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  gpu.dot_extension =
+      gpu.api < VK_API_VERSION_1_3 && extensions.count(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME) != 0;
+  if (gpu.api >= VK_API_VERSION_1_3 || gpu.dot_extension) v11.pNext = &dot;
   VkPhysicalDeviceFeatures2 all{};
   all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   all.pNext = &v12;
   vk.vkGetPhysicalDeviceFeatures2(gpu.handle, &all);
-  gpu.features.float16 = v12.shaderFloat16;
-  gpu.features.int8 = v12.shaderInt8;
+  gpu.features.integer_dot = dot.shaderIntegerDotProduct;
   gpu.features.storage16 = v11.storageBuffer16BitAccess;
-  gpu.features.storage8 = v12.storageBuffer8BitAccess;
-  gpu.features.integer_dot = v13.shaderIntegerDotProduct;
-  gpu.features.subgroup_size_control = v13.subgroupSizeControl && v13.computeFullSubgroups;
-  gpu.features.cooperative_matrix = extensions.count("VK_KHR_cooperative_matrix") != 0;
   if (!v12.bufferDeviceAddress) gpu.unfit = "it has no buffer device addresses";
 }
 
@@ -141,7 +143,7 @@ std::vector<Gpu> list_gpus(const Instance& instance) {
     } else {
       const std::set<std::string> extensions = extensions_of(vk, handle);
       read_features(vk, extensions, gpu);
-      read_properties(vk, extensions, gpu);
+      read_properties(vk, gpu);
       gpu.memory_budget = extensions.count(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) != 0;
       if (!find_compute_family(vk, handle, gpu.compute_family)) gpu.unfit = "it has no queue that computes";
     }
@@ -177,6 +179,35 @@ std::string first_gpu() {
   } catch (const Error&) {  // no loader or no driver
   }
   return {};
+}
+
+std::string feature_names(const Features& features) {
+  std::string out;
+  for (const NamedFeature& each : kFeatures)
+    if (features.*each.on) out += std::string(out.empty() ? "" : ",") + each.name;
+  return out;
+}
+
+Features choose_features(const Gpu& gpu, std::string_view names) {
+  if (names.empty()) {
+    const char* const set = std::getenv("VLLM_VULKAN_FEATURES");
+    if (!set || !*set) return gpu.fast;
+    names = set;
+  }
+  Features out;
+  if (names == "none") return out;
+  for (std::string_view rest = names; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    bool known = false;
+    for (const NamedFeature& each : kFeatures)
+      if (name == each.name && gpu.features.*each.on) known = out.*each.on = true;
+    if (known) continue;
+    const std::string has = feature_names(gpu.features);
+    fail_argument("The feature %s of Vulkan is not available; %s has %s.", quote(name).c_str(),
+                  gpu.name.c_str(), has.empty() ? "none" : has.c_str());
+  }
+  return out;
 }
 
 Gpu choose_gpu(const Instance& instance, std::string_view name) {

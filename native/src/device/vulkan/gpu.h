@@ -9,13 +9,8 @@ namespace vllm::vulkan {
 
 /// What kernels may use where it is there. None is needed: all kernels have a form for the plainest device.
 struct Features {
-  bool float16 = false;      // arithmetic in fp16
-  bool int8 = false;         // arithmetic in int8
+  bool integer_dot = false;  // dot products of four int8
   bool storage16 = false;    // 16-bit values in memory
-  bool storage8 = false;     // 8-bit values in memory
-  bool integer_dot = false;  // dot products of four int8, accelerated
-  bool cooperative_matrix = false;
-  bool subgroup_size_control = false;
 };
 
 struct Gpu {
@@ -26,9 +21,9 @@ struct Gpu {
   uint32_t compute_family = 0;
   std::string unfit;  // why it cannot be used; empty when it can
 
-  Features features;
-  uint32_t subgroup_size = 0;
-  uint32_t min_subgroup_size = 0, max_subgroup_size = 0;
+  Features features;                 // that it has; of a Context, that are used
+  Features fast;                     // of those, the ones to use unless told otherwise
+  bool dot_extension = false;        // integer_dot is an extension, not a part of its Vulkan
   uint32_t max_group_size = 0;       // invocations of a workgroup
   uint32_t max_group_count[3] = {};  // workgroups of a dispatch
   uint32_t max_shared_memory = 0;    // bytes of a workgroup
@@ -46,6 +41,12 @@ std::vector<Gpu> list_gpus(const Instance& instance);
 std::vector<std::string> device_names();
 /// "vulkan:N" of the first one that is a GPU and can be used; empty when there is none.
 std::string first_gpu();
+
+/// `names` of features that the device has, with commas between, or "none"; empty: VLLM_VULKAN_FEATURES of
+/// the environment, else the fast ones. Throws Error(InvalidArgument) naming those there are.
+Features choose_features(const Gpu& gpu, std::string_view names);
+/// The names of the features that are on, with commas between.
+std::string feature_names(const Features& features);
 
 /// For `name` "vulkan" or "vulkan:N". Throws Error(ModelLoad) naming the devices there are.
 Gpu choose_gpu(const Instance& instance, std::string_view name);

@@ -8,10 +8,11 @@
 namespace vllm::vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 128;
-constexpr int64_t kFewRows = 8;         // up to which shaders/matmul.comp computes
-constexpr int64_t kTileOutputs = 64;    // of a workgroup of shaders/matmul_tiles.comp
-constexpr int64_t kEmbedElements = 32;  // of an invocation
+constexpr uint32_t kGroup = 128, kQuantiseGroup = 32;
+constexpr int64_t kFewRows = 8;                   // up to which shaders/matmul.comp computes
+constexpr int64_t kTileOutputs = 64;              // of a workgroup of the kernels for tiles
+constexpr int64_t kEmbedElements = 32;            // of an invocation
+constexpr int64_t kBlock = 32, kBlockBytes = 48;  // shaders/dot.glsl
 
 }  // namespace
 
@@ -31,13 +32,42 @@ void VulkanDevice::embed(const DeviceWeight& table, float scale, const Tensor& o
   }
 }
 
+size_t VulkanDevice::block_bytes(int64_t rows, int64_t cols) {
+  return static_cast<size_t>(rows * (cols / kBlock) * kBlockBytes);
+}
+
+Use VulkanDevice::quantise(const Use& x, const VulkanBuffer* order, const Range& to) {
+  const auto rows = static_cast<int64_t>(x.rows), cols = static_cast<int64_t>(x.width / 4),
+             stride = static_cast<int64_t>(x.stride / 4), blocks = cols / kBlock;
+  const parameters::Quantise p{x.address,       order ? order->range.address : 0,
+                               to.address,      int32_t(cols),
+                               int32_t(stride), int32_t(blocks),
+                               order != nullptr};
+  Use out{to.address, block_bytes(rows, cols), 1, 0, true};
+  run(Shader::quantise, {kQuantiseGroup, is_aligned(x)}, p,
+      {(blocks + kQuantiseGroup - 1) / kQuantiseGroup, rows}, {x, out});
+  out.write = false;
+  return out;
+}
+
 void VulkanDevice::matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
                           bool accumulate, const Tensor& out) {
   checks::matmul(weights, x, bias, out);
+  const uint32_t aligned = is_aligned(reads(x));
+  const bool few = x.rows <= kFewRows;
+  const uint32_t tall = x.rows > 32 ? 8 : 4;  // eighths of the rows of a workgroup of the tiles
+  enum class Form { F32, Int8 } form = Form::F32;
+  const VulkanBuffer* order = nullptr;
+  Use in = reads(x);  // x in that form and order
   int64_t column = 0;
-  const uint32_t aligned = address(x) % 16 == 0 && x.stride % 4 == 0;
   for (const DeviceWeight* each : weights) {
     const auto& weight = static_cast<const VulkanWeight&>(*each);
+    const Form wanted = gpu().features.integer_dot && weight.has_codes() ? Form::Int8 : Form::F32;
+    if (form != wanted || (form != Form::F32 && order != weight.order.get())) {
+      form = wanted;
+      order = weight.order.get();
+      in = form == Form::Int8 ? quantise(reads(x), order, scratch(block_bytes(x.rows, x.cols))) : reads(x);
+    }
     for (const VulkanWeight::Part& part : weight.parts) {
       const Tensor y = out.columns(column, part.rows);
       const Tensor added = bias ? bias->columns(column, part.rows) : Tensor{};
@@ -45,29 +75,34 @@ void VulkanDevice::matmul(std::span<const DeviceWeight* const> weights, const Te
                                  tables_.address,
                                  weight.scale_of(part),
                                  weight.order ? weight.order->range.address : 0,
-                                 address(x),
+                                 in.address,
                                  address(added),
                                  address(y),
                                  int32_t(x.rows),
                                  int32_t(part.rows),
                                  int32_t(weight.cols),
                                  weight.row_words,
-                                 int32_t(x.stride),
+                                 int32_t(form == Form::Int8 ? x.cols / kBlock : x.stride),
                                  int32_t(y.stride),
                                  weight.scale_kind,
                                  weight.order != nullptr,
                                  bias != nullptr,
                                  accumulate};
       const auto format = static_cast<uint32_t>(weight.format);
-      const std::initializer_list<Use> uses = {reads(x), bias ? reads(added) : Use{}, writes(y)};
-      if (x.rows <= kFewRows) {
-        const ProductForm form(x.rows, 8, part.rows);
-        run(Shader::matmul, {form.kGroup, format, form.rows, form.lanes, aligned}, p,
-            {form.groups_x, form.groups_y}, uses);
+      const std::initializer_list<Use> uses = {in, bias ? reads(added) : Use{}, writes(y)};
+      const auto tiles = [&](int64_t rows) {
+        return Groups{(part.rows + kTileOutputs - 1) / kTileOutputs, (x.rows + rows - 1) / rows};
+      };
+      const ProductForm shape(x.rows, kFewRows, part.rows);
+      const Groups groups{shape.groups_x, shape.groups_y};
+      if (few && form == Form::Int8) {
+        run(Shader::matmul_dot, {shape.kGroup, format, shape.rows, shape.lanes}, p, groups, uses);
+      } else if (few) {
+        run(Shader::matmul, {shape.kGroup, format, shape.rows, shape.lanes, aligned}, p, groups, uses);
+      } else if (form == Form::Int8) {
+        run(Shader::matmul_tiles_dot, {kGroup, format, tall}, p, tiles(8 * tall), uses);
       } else {
-        const uint32_t tall = x.rows > 32 ? 8 : 4;  // eighths of a workgroup's rows
-        run(Shader::matmul_tiles, {kGroup, format, tall, aligned}, p,
-            {(part.rows + kTileOutputs - 1) / kTileOutputs, (x.rows + 8 * tall - 1) / (8 * tall)}, uses);
+        run(Shader::matmul_tiles, {kGroup, format, tall, aligned}, p, tiles(8 * tall), uses);
       }
       column += part.rows;
     }

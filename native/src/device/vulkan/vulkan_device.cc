@@ -15,8 +15,8 @@ constexpr int64_t kMostPartBytes = (int64_t{1} << 33) - 4096;  // shaders count 
 
 }  // namespace
 
-VulkanDevice::VulkanDevice(std::string_view name, size_t most_part_bytes)
-    : context_(name),
+VulkanDevice::VulkanDevice(std::string_view name, std::string_view features, size_t most_part_bytes)
+    : context_(name, features),
       most_part_bytes_(most_part_bytes
                            ? static_cast<int64_t>(most_part_bytes)
                            : std::min(static_cast<int64_t>(context_.gpu().max_allocation), kMostPartBytes)),
@@ -35,7 +35,9 @@ VulkanDevice::~VulkanDevice() {
 }
 
 std::string VulkanDevice::description() const {
-  return format("vulkan (%s, %s)", gpu().name.c_str(), gpu().driver.c_str());
+  const std::string features = feature_names(gpu().features);
+  return format("vulkan (%s, %s%s%s)", gpu().name.c_str(), gpu().driver.c_str(), features.empty() ? "" : ", ",
+                features.c_str());
 }
 
 Range VulkanDevice::take(size_t bytes) {

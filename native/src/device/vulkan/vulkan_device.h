@@ -14,15 +14,18 @@ namespace parameters {
 using Floats = uint64_t;
 using Words = uint64_t;
 using Ints = uint64_t;
+using Quads = uint64_t;
 using uint = uint32_t;
 #include "device/vulkan/shaders/parameters.h"
 }  // namespace parameters
 
+class VulkanBuffer;
+
 class VulkanDevice final : public Device {
  public:
-  /// `name`: "vulkan" or "vulkan:N". A weight of more than `most_part_bytes` lies in several buffers; 0: than
-  /// the device can hold in one.
-  explicit VulkanDevice(std::string_view name, size_t most_part_bytes = 0);
+  /// `name`: "vulkan" or "vulkan:N"; `features` as in choose_features(). A weight of more than
+  /// `most_part_bytes` lies in several buffers; 0: than the device can hold in one.
+  explicit VulkanDevice(std::string_view name, std::string_view features = {}, size_t most_part_bytes = 0);
   ~VulkanDevice() override;
 
   std::string description() const override;
@@ -76,6 +79,8 @@ class VulkanDevice final : public Device {
   static uint64_t address(const Tensor& tensor);
   static Use reads(const Tensor& tensor);
   static Use writes(const Tensor& tensor);
+  /// Whether all rows start at multiples of 16 bytes.
+  static bool is_aligned(const Use& use) { return use.address % 16 == 0 && use.stride % 16 == 0; }
   /// Records SHADER with workgroups of `constants[0]` invocations. `uses` names all tensors, caches and
   /// scratch it touches; weights and what came with the step need not be named.
   template <class Parameters>
@@ -93,6 +98,10 @@ class VulkanDevice final : public Device {
   uint64_t kv_slots(int block_size);
   /// Waits for `rows` pieces of `width` bytes that are `stride` bytes apart; dst is dense.
   void read_back(const Range& from, size_t width, size_t rows, size_t stride, void* dst);
+  /// Values of f32 as blocks of shaders/dot.glsl, in memory of block_bytes(); column c is that of input
+  /// order[c], unless null.
+  Use quantise(const Use& x, const VulkanBuffer* order, const Range& to);
+  static size_t block_bytes(int64_t rows, int64_t cols);
   /// Device memory of at least so many bytes that an operation needs while it runs; one at a time.
   Range scratch(size_t bytes);
 

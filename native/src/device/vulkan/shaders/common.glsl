@@ -5,15 +5,16 @@
 //                SPIR-V is made and checked by the build; nothing else lists it.
 //   Parameters   `PARAMETERS(Struct)` declares the push constants `p` with a struct of parameters.h, which C++
 //                includes too. At most 128 bytes. There are no descriptors: buffers are addresses, typed
-//                Floats (f32), Words (u32) or Ints (i32), aligned to 4 bytes; p.x.at[i] is element i, i an
-//                int below 2^31. An address that a flag switches off may be anything. One is read as another
-//                type through uvec2, the only such cast that SwiftShader compiles.
+//                Floats (f32), Words (u32) or Ints (i32), aligned to 4 bytes, or Quads (4 u32), aligned to 16;
+//                p.x.at[i] is element i, i an int below 2^31. From one type to another they go as uvec2:
+//                some drivers do not know the direct way. An address that a flag switches off may be anything.
 //   Constants    Specialization constant 0 is the size of the workgroup, always one-dimensional (GROUP);
 //                1 and up belong to the shader, whose first lines say what they are. Weight formats are
 //                constant FORMAT (enum Format of base/formats.h).
 //   Grids        x counts what is many (columns, outputs), y rows, z what is left. The host checks the counts
 //                against the device's limits.
 //   Shared       at most kMaxGroup invocations and 16 KiB. Subgroups may have any size and are not used.
+//   Features     a kernel needs Vulkan 1.2 and no more, but for *_dot (integer_dot of gpu.h) and *16 (storage16).
 //   Order        a result depends on its row alone: sums run in an order that is fixed by the columns, never
 //                by the number of rows. Values that end in memory are `precise`, which keeps * and + as they
 //                are written; it does not reach into fma(), whose parts a driver may rearrange among
@@ -36,6 +37,7 @@ const int kMaxGroup = 256;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer Quads { uvec4 at[]; };
 
 #include "parameters.h"
 

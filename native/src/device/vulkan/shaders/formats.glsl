@@ -132,6 +132,15 @@ struct Piece {
   int at;  // the piece's first word, in formats whose elements are numbers
 };
 
+/// Whether `low` is used; whether scale and low of the two halves differ.
+bool has_low() {
+  return FORMAT == Q4_1 || FORMAT == Q5_1 || FORMAT == Q2_K || FORMAT == Q4_K || FORMAT == Q5_K;
+}
+bool has_two_scales() {
+  return FORMAT == Q6_K || FORMAT == NVFP4 || FORMAT == Q2_K || FORMAT == Q3_K || FORMAT == IQ2_XS ||
+         FORMAT == IQ2_S || FORMAT == IQ1_M;
+}
+
 void set_codes(inout Piece p, int first, uvec4 codes) {
   [[unroll]] for (int i = 0; i < 4; ++i) p.codes[first + i] = codes[i];
 }
@@ -387,7 +396,6 @@ void decode8(Words w, Piece p, int part, int left, out precise float v[8]) {
   } else {
     const bool is_signed = FORMAT == Q8_0 || FORMAT == Q1_0 || FORMAT == IQ2_XXS || FORMAT == IQ2_XS ||
                            FORMAT == IQ2_S || FORMAT == IQ3_XXS || FORMAT == IQ3_S;
-    const bool has_low = FORMAT == Q4_1 || FORMAT == Q5_1 || FORMAT == Q2_K || FORMAT == Q4_K || FORMAT == Q5_K;
     [[unroll]] for (int i = 0; i < 8; ++i) {
       const uint four = p.codes[2 * part + i / 4];
       const int shift = (i & 3) * 8, code = int(bitfieldExtract(four, shift, 8));
@@ -402,7 +410,7 @@ void decode8(Words w, Piece p, int part, int left, out precise float v[8]) {
         v[i] = e4m3_value(uint(code));
       } else if (FORMAT == F8_E4M3_64) {
         v[i] = e4m3_value(uint(code)) * scale;
-      } else if (has_low) {
+      } else if (has_low()) {
         v[i] = scale * float(code) - p.low[part / 2];
       } else {
         v[i] = scale * float(code - p.zero);

@@ -7,7 +7,7 @@
 #include "formats.glsl"
 layout(constant_id = 2) const int TALL = 8;
 layout(constant_id = 3) const int ALIGNED = 0;
-PARAMETERS(Matmul);
+#include "matmul_end.glsl"
 
 const int kPiece = 32, kOutputs = 64, kMaxTall = 8, kThreads = 128;
 shared vec4 w_tile[kPiece * kOutputs / 4];      // [column][output]
@@ -58,15 +58,7 @@ void main() {
     barrier();
   }
   [[unroll]] for (int r = 0; r < TALL; ++r) {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
-      const int row = first_row + my_rows + r, o = first_output + my_outputs + i;
-      if (row >= p.rows || o >= p.weight_rows) continue;
-      precise float value = total[4 * r + i];
-      if (p.scale_kind != 0) value *= p.scale.at[p.scale_kind == 1 ? 0 : o];
-      if (p.has_bias != 0) value += p.bias.at[o];
-      const int y = row * p.out_stride + o;
-      if (p.accumulate != 0) value += p.out_.at[y];
-      p.out_.at[y] = value;
-    }
+    [[unroll]] for (int i = 0; i < 4; ++i)
+      put(total[4 * r + i], first_row + my_rows + r, first_output + my_outputs + i);
   }
 }

@@ -1,6 +1,7 @@
 // Parameters of the shaders, read by C++ and by GLSL alike: the push constants of SHADER.comp are the struct
-// of its name. Addresses (Floats, Words, Ints) come first, then 32-bit values, so that both languages lay the
-// struct out the same. Counts are in elements: of f32 where the address is Floats, of 32-bit words else.
+// of its name. Addresses (Floats, Words, Ints, Quads) come first, then 32-bit values, so that both languages
+// lay the struct out the same. Counts are in elements: of f32 where the address is Floats, of 32-bit words
+// else.
 //
 // Strides are from one row to the next. A flag is 0 or 1.
 
@@ -79,6 +80,15 @@ struct Matmul {
   int weight_rows;  // of the part: columns of out
   int cols, row_words, x_stride, out_stride;
   int scale_kind, has_order, has_bias, accumulate;
+};
+
+// Activations for the *_dot kernels: out_ is their x, out_stride and their x_stride count blocks (dot.glsl).
+struct Quantise {
+  Floats x;
+  Ints order;
+  Quads out_;
+  int cols, x_stride, out_stride;
+  int has_order;
 };
 
 struct WriteKv {
