@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the structure of the shaders that were translated to Metal, for no compiler of Metal runs here.
 
-Each shaders/NAME.comp but *_dot, whose instructions spirv-cross does not translate, has one NAME.metal
+Each shaders/NAME.comp but *_dot and *_matrix, whose instructions spirv-cross does not translate, has one NAME.metal
 with one kernel NAME. Its buffers are the parameters, at 0, and nothing else; they hold what the struct of
 parameters.h holds, in its order. Its function constants are the specialization constants that the GLSL declares, and
 its threadgroup memory is within what every GPU has.
@@ -22,6 +22,7 @@ SIZES = {
     "ushort": 2,
     "int": 4,
     "uint": 4,
+    "half": 2,
     "float": 4,
     "float2": 8,
     "float4": 16,
@@ -117,7 +118,7 @@ def check(name: str, metal: str) -> list[str]:
 
 def main() -> int:
     folder = pathlib.Path(sys.argv[1])
-    names = sorted(path.stem for path in SHADERS.glob("*.comp") if not path.stem.endswith("_dot"))
+    names = sorted(path.stem for path in SHADERS.glob("*.comp") if not path.stem.endswith(("_dot", "_matrix")))
     faults = []
     for name in names:
         path = folder / f"{name}.metal"

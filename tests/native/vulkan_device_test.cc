@@ -64,6 +64,8 @@ TEST_CASE("kernels are chosen by features of the device, and one that it lacks i
   CHECK(!has(make_device("vulkan", 1)->description(), "storage16"));
   CHECK(choose_features(gpu, "storage16").storage16);
   unsetenv("VLLM_VULKAN_FEATURES");
+  // What rounds activations to fp16 is used when asked for alone.
+  for (const Gpu& each : list_gpus(*instance)) CHECK(!(each.fast.float16 || each.fast.cooperative_matrix));
 }
 
 TEST_CASE("auto never takes a driver on the CPU") {
@@ -190,6 +192,65 @@ TEST_CASE("activations as int8 keep not-a-number, nothing and numbers of any siz
         CHECK(std::isfinite(results[1][i]) == std::isfinite(top));
         if (std::isfinite(top)) CHECK(results[1][i] == doctest::Approx(results[0][i]).epsilon(1e-5));
       }
+    }
+  }
+}
+
+TEST_CASE("products in fp16 agree with the reference, and a row has the same bits in any batch") {
+  const auto instance = Instance::open();
+  const Features has_features = choose_gpu(*instance, "vulkan").features;
+  for (const char* feature : {"float16", "cooperative_matrix"}) {
+    CAPTURE(feature);
+    if (!(feature[0] == 'f' ? has_features.float16 : has_features.cooperative_matrix)) continue;
+    VulkanDevice device("vulkan", feature);
+    const auto reference = make_reference_device();
+    const int rows = 37, outputs = 83;
+    for (const Format format : {Format::F32, Format::F16, Format::BF16, Format::Q4_0, Format::Q6_K}) {
+      CAPTURE(std::string(format_info(format).name));
+      const int cols = format_info(format).block_size == 1 ? 133 : 256;
+      Weights weights(format, outputs, cols, 21);
+      if (format == Format::Q4_0) {
+        auto order = std::make_shared<std::vector<int32_t>>(static_cast<size_t>(cols));
+        for (int i = 0; i < cols; ++i) (*order)[static_cast<size_t>(i)] = i * 7 % cols;
+        weights.view.order = order;
+      }
+      // Rows of very different sizes, beyond what fp16 holds.
+      auto x = Random(22).gauss(rows * cols);
+      for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < cols; ++i)
+          x[static_cast<size_t>(r * cols + i)] *= std::exp2(static_cast<float>(r * 5 - 90));
+      const auto y = Random(23).gauss(rows * outputs, 1e-3f), b = Random(24).gauss(outputs, 1e-3f);
+      const auto product = [&](Device& on, int first, int count) {
+        Rig rig(on);
+        const auto packed = on.pack(weights.view, false);
+        const DeviceWeight* const list[] = {packed.get()};
+        const auto part = [&](const std::vector<float>& all, int width) {
+          return std::vector<float>(all.begin() + first * width, all.begin() + (first + count) * width);
+        };
+        const Tensor out = rig.tensor(count, outputs, part(y, outputs), 1), bias = rig.tensor(1, outputs, b);
+        on.matmul(list, rig.tensor(count, cols, part(x, cols), 3), &bias, true, out);
+        return rig.read(out);
+      };
+      const auto want = product(*reference, 0, rows), whole = product(device, 0, rows);
+      for (int r = 0; r < rows; ++r) {
+        // Roundings of 2^-12 to both sides of a product.
+        double error = 0, size = 0;
+        for (int o = 0; o < outputs; ++o) {
+          const auto i = static_cast<size_t>(r * outputs + o);
+          error += std::pow(static_cast<double>(whole[i]) - want[i], 2);
+          size += std::pow(static_cast<double>(want[i]), 2);
+        }
+        CHECK(std::sqrt(error) <= (format == Format::F32 ? 3e-6 : 5e-4) * std::sqrt(size));
+      }
+      std::vector<float> pieces;
+      int at = 0;
+      for (const int size : {1, 16, 20}) {
+        const auto got = product(device, at, size);
+        pieces.insert(pieces.end(), got.begin(), got.end());
+        at += size;
+      }
+      REQUIRE(at == rows);
+      expect_equal(whole, pieces);
     }
   }
 }

@@ -7,6 +7,17 @@
 #include "base/log.h"
 
 namespace vllm::vulkan {
+namespace {
+
+/// VkPhysicalDeviceCooperativeMatrixFeaturesKHR, for headers before 1.3.255 lack it.
+struct MatrixFeatures {
+  VkStructureType type = static_cast<VkStructureType>(1000506000);
+  void* pNext = nullptr;
+  VkBool32 cooperative_matrix = VK_TRUE, robust_access = VK_FALSE;
+};
+
+}  // namespace
+
 Context::Context(std::string_view device_name, std::string_view features) : instance_(Instance::open()) {
   gpu_ = choose_gpu(*instance_, device_name);
   gpu_.features = choose_features(gpu_, features);
@@ -25,15 +36,29 @@ Context::Context(std::string_view device_name, std::string_view features) : inst
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   v12.pNext = &v11;
   v12.bufferDeviceAddress = VK_TRUE;
+  v12.shaderFloat16 = used.float16 || used.cooperative_matrix;
+  v12.vulkanMemoryModel = used.cooperative_matrix;
+  void** next = &v11.pNext;
+  const auto enable = [&](auto& features) {
+    *next = &features;
+    next = &features.pNext;
+  };
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
   dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
   dot.shaderIntegerDotProduct = VK_TRUE;
-  if (used.integer_dot) v11.pNext = &dot;
+  if (used.integer_dot) enable(dot);
+  VkPhysicalDeviceSubgroupSizeControlFeatures sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+  sizes.subgroupSizeControl = VK_TRUE;
+  sizes.computeFullSubgroups = VK_TRUE;
+  MatrixFeatures matrix;
+  if (used.cooperative_matrix) enable(sizes), enable(matrix);
 
   std::vector<const char*> extensions;
   if (gpu_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (used.integer_dot && gpu_.dot_extension)
     extensions.push_back(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+  if (used.cooperative_matrix) extensions.push_back(kMatrixExtension);
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &v12;

@@ -16,7 +16,38 @@ struct NamedFeature {
   bool Features::* on;
 };
 constexpr NamedFeature kFeatures[] = {{"integer_dot", &Features::integer_dot},
-                                      {"storage16", &Features::storage16}};
+                                      {"storage16", &Features::storage16},
+                                      {"float16", &Features::float16},
+                                      {"cooperative_matrix", &Features::cooperative_matrix}};
+
+#ifdef VLLM_VULKAN_MATRIX
+/// VkCooperativeMatrixPropertiesKHR, for headers before 1.3.255 lack it.
+struct MatrixSize {
+  VkStructureType type;
+  void* next;
+  uint32_t rows, columns, inner;
+  uint32_t a, b, c, result;  // VkComponentTypeKHR
+  VkBool32 saturating;
+  uint32_t scope;  // VkScopeKHR
+};
+constexpr auto kMatrixSizeType = static_cast<VkStructureType>(1000506001);
+constexpr uint32_t kFloat16 = 0, kFloat32 = 1, kSubgroup = 3;
+
+/// Whether subgroups multiply the matrices of shaders/matmul_half.glsl.
+bool has_matrices(const Instance& instance, VkPhysicalDevice handle) {
+  const auto list = reinterpret_cast<VkResult (*)(VkPhysicalDevice, uint32_t*, MatrixSize*)>(
+      instance.find("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  uint32_t count = 0;
+  if (!list || list(handle, &count, nullptr) != VK_SUCCESS) return false;
+  std::vector<MatrixSize> sizes(count);
+  for (MatrixSize& size : sizes) size.type = kMatrixSizeType;
+  if (list(handle, &count, sizes.data()) < 0) return false;
+  return std::any_of(sizes.begin(), sizes.end(), [](const MatrixSize& s) {
+    return s.rows == 16 && s.columns == 16 && s.inner == 16 && s.a == kFloat16 && s.b == kFloat16 &&
+           s.c == kFloat32 && s.result == kFloat32 && s.scope == kSubgroup;
+  });
+}
+#endif
 
 int rank(VkPhysicalDeviceType type) {
   switch (type) {
@@ -79,6 +110,8 @@ void read_properties(const InstanceFunctions& vk, Gpu& gpu) {
 
   const VkPhysicalDeviceLimits& limits = all.properties.limits;
   gpu.driver = std::string(v12.driverName) + (v12.driverInfo[0] ? std::string(" ") + v12.driverInfo : "");
+  gpu.subgroup_size = v11.subgroupSize;
+  if (gpu.subgroup_size > 64) gpu.features.cooperative_matrix = false;  // four make a workgroup
   gpu.fast.storage16 = gpu.features.storage16;
   gpu.fast.integer_dot = gpu.features.integer_dot && dot.integerDotProduct4x8BitPackedSignedAccelerated;
   gpu.max_group_size = limits.maxComputeWorkGroupInvocations;
@@ -90,7 +123,7 @@ void read_properties(const InstanceFunctions& vk, Gpu& gpu) {
   std::memcpy(gpu.cache_uuid, all.properties.pipelineCacheUUID, VK_UUID_SIZE);
 }
 
-void read_features(const InstanceFunctions& vk, const std::set<std::string>& extensions, Gpu& gpu) {
+void read_features(const Instance& instance, const std::set<std::string>& extensions, Gpu& gpu) {
   VkPhysicalDeviceVulkan11Features v11{};
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   VkPhysicalDeviceVulkan12Features v12{};
@@ -98,15 +131,24 @@ void read_features(const InstanceFunctions& vk, const std::set<std::string>& ext
   v12.pNext = &v11;
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
   dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  VkPhysicalDeviceSubgroupSizeControlFeatures sizes{};
+  sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
   gpu.dot_extension =
       gpu.api < VK_API_VERSION_1_3 && extensions.count(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME) != 0;
   if (gpu.api >= VK_API_VERSION_1_3 || gpu.dot_extension) v11.pNext = &dot;
+  if (gpu.api >= VK_API_VERSION_1_3) dot.pNext = &sizes;
   VkPhysicalDeviceFeatures2 all{};
   all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   all.pNext = &v12;
-  vk.vkGetPhysicalDeviceFeatures2(gpu.handle, &all);
+  instance.vk().vkGetPhysicalDeviceFeatures2(gpu.handle, &all);
   gpu.features.integer_dot = dot.shaderIntegerDotProduct;
   gpu.features.storage16 = v11.storageBuffer16BitAccess;
+  gpu.features.float16 = v12.shaderFloat16;
+#ifdef VLLM_VULKAN_MATRIX
+  gpu.features.cooperative_matrix = extensions.count(kMatrixExtension) != 0 && v12.shaderFloat16 &&
+                                    v12.vulkanMemoryModel && sizes.subgroupSizeControl &&
+                                    sizes.computeFullSubgroups && has_matrices(instance, gpu.handle);
+#endif
   if (!v12.bufferDeviceAddress) gpu.unfit = "it has no buffer device addresses";
 }
 
@@ -142,7 +184,7 @@ std::vector<Gpu> list_gpus(const Instance& instance) {
                          VK_API_VERSION_MINOR(gpu.api));
     } else {
       const std::set<std::string> extensions = extensions_of(vk, handle);
-      read_features(vk, extensions, gpu);
+      read_features(instance, extensions, gpu);
       read_properties(vk, gpu);
       gpu.memory_budget = extensions.count(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) != 0;
       if (!find_compute_family(vk, handle, gpu.compute_family)) gpu.unfit = "it has no queue that computes";

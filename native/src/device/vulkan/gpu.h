@@ -9,9 +9,13 @@ namespace vllm::vulkan {
 
 /// What kernels may use where it is there. None is needed: all kernels have a form for the plainest device.
 struct Features {
-  bool integer_dot = false;  // dot products of four int8
-  bool storage16 = false;    // 16-bit values in memory
+  bool integer_dot = false;         // dot products of four int8
+  bool storage16 = false;           // 16-bit values in memory
+  bool float16 = false;             // fp16 arithmetic
+  bool cooperative_matrix = false;  // products of 16 x 16 matrices of fp16 with sums in f32, by a subgroup
 };
+
+inline constexpr const char* kMatrixExtension = "VK_KHR_cooperative_matrix";
 
 struct Gpu {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
@@ -21,9 +25,10 @@ struct Gpu {
   uint32_t compute_family = 0;
   std::string unfit;  // why it cannot be used; empty when it can
 
-  Features features;                 // that it has; of a Context, that are used
-  Features fast;                     // of those, the ones to use unless told otherwise
-  bool dot_extension = false;        // integer_dot is an extension, not a part of its Vulkan
+  Features features;           // that it has; of a Context, that are used
+  Features fast;               // of those, the ones to use unless told otherwise
+  bool dot_extension = false;  // integer_dot is an extension, not a part of its Vulkan
+  uint32_t subgroup_size = 0;
   uint32_t max_group_size = 0;       // invocations of a workgroup
   uint32_t max_group_count[3] = {};  // workgroups of a dispatch
   uint32_t max_shared_memory = 0;    // bytes of a workgroup

@@ -54,6 +54,8 @@ std::shared_ptr<Instance> Instance::open() {
   return instance;
 }
 
+PFN_vkVoidFunction Instance::find(const char* name) const { return open_loader()(handle_, name); }
+
 Instance::~Instance() {
   if (handle_ && vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, nullptr);
 }

@@ -53,6 +53,8 @@ class Instance {
   VkInstance handle() const { return handle_; }
   uint32_t version() const { return version_; }  // that devices may be used with
   const InstanceFunctions& vk() const { return vk_; }
+  /// A function of an extension; null where the loader does not know it.
+  PFN_vkVoidFunction find(const char* name) const;
 
  private:
   Instance() = default;

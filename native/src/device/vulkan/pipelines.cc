@@ -117,6 +117,15 @@ VkPipeline Pipelines::get(Shader shader, std::span<const uint32_t> constants) {
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &special;
   info.layout = layout_;
+#ifdef VLLM_VULKAN_MATRIX  // invocations count as whole subgroups of the size that constants name
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
+  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+  subgroup.requiredSubgroupSize = context_.gpu().subgroup_size;
+  if (shader == Shader::matmul_matrix) {
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    info.stage.pNext = &subgroup;
+  }
+#endif
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult result =
       context_.vk().vkCreateComputePipelines(context_.device(), cache_, 1, &info, nullptr, &pipeline);

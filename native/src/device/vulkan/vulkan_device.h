@@ -102,6 +102,8 @@ class VulkanDevice final : public Device {
   /// order[c], unless null.
   Use quantise(const Use& x, const VulkanBuffer* order, const Range& to);
   static size_t block_bytes(int64_t rows, int64_t cols);
+  /// x as fp16 of shaders/halve.comp in scratch(), and where what undoes its scale is.
+  Use halve(const Tensor& x, const VulkanBuffer* order, uint64_t& undo);
   /// Device memory of at least so many bytes that an operation needs while it runs; one at a time.
   Range scratch(size_t bytes);
 

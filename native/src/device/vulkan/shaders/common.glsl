@@ -13,8 +13,10 @@
 //                constant FORMAT (enum Format of base/formats.h).
 //   Grids        x counts what is many (columns, outputs), y rows, z what is left. The host checks the counts
 //                against the device's limits.
-//   Shared       at most kMaxGroup invocations and 16 KiB. Subgroups may have any size and are not used.
-//   Features     a kernel needs Vulkan 1.2 and no more, but for *_dot (integer_dot of gpu.h) and *16 (storage16).
+//   Shared       at most kMaxGroup invocations and 16 KiB. Subgroups may have any size and are not used, but by
+//                *_matrix.
+//   Features     a kernel needs Vulkan 1.2 and no more, but for *_dot (integer_dot of gpu.h), *16 (storage16),
+//                halve and *_half (float16) and *_matrix (cooperative_matrix).
 //   Order        a result depends on its row alone: sums run in an order that is fixed by the columns, never
 //                by the number of rows. Values that end in memory are `precise`, which keeps * and + as they
 //                are written; it does not reach into fma(), whose parts a driver may rearrange among

@@ -76,6 +76,7 @@ struct Matmul {
   Floats scale;
   Ints order;
   Floats x, bias, out_;
+  Floats x_undo;    // [rows], of matmul_half and matmul_matrix, whose x is what halve.comp writes
   int rows;         // of x and out
   int weight_rows;  // of the part: columns of out
   int cols, row_words, x_stride, out_stride;
@@ -88,6 +89,15 @@ struct Quantise {
   Ints order;
   Quads out_;
   int cols, x_stride, out_stride;
+  int has_order;
+};
+
+struct Halve {
+  Floats x;
+  Ints order;
+  Words out_;   // [rows][pairs of columns]
+  Floats undo;  // [rows]
+  int cols, x_stride;
   int has_order;
 };
 
