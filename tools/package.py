@@ -230,20 +230,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--variant", choices=list(VARIANTS), default="cpu")
     parser.add_argument("--output", type=Path, help="the folder; default: dist/ and the variant's name")
-    parser.add_argument(
-        "--library",
-        dest="engine",
-        metavar="FILE",
-        type=Path,
-        default=REPOSITORY / "lib/libvllm.so",
-        help="default: lib/libvllm.so",
-    )
+    parser.add_argument("--library", type=Path, default=REPOSITORY / "lib/libvllm.so", help="default: lib/libvllm.so")
     parser.add_argument("--image", action="store_true", help="also write the folder's image beside it, as FOLDER.tar")
     given = parser.parse_args(arguments)
     variant = VARIANTS[given.variant]
     output = (given.output or REPOSITORY / "dist" / variant.name).resolve()
     try:
-        make_package(variant, output, given.engine)
+        make_package(variant, output, given.library)
         print(f"{output}: {size(output)}")
         if given.image:
             image = output.with_name(output.name + ".tar")

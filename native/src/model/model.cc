@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "model/architecture.h"
 #include "model/binder.h"
@@ -13,19 +14,16 @@ namespace {
 /// row meets only few of them.
 constexpr int kSliceRows = 512;
 
+/// Logit rows that memory is taken for when `rows` are needed.
+int64_t logit_capacity(int64_t rows) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+}
+
 /// Rows that memory is taken for when `rows` are needed: by doubling, then by slices, so that a warm engine
 /// allocates nothing.
 int64_t row_capacity(int64_t rows) {
   if (rows > kSliceRows) return (rows + kSliceRows - 1) / kSliceRows * kSliceRows;
-  int64_t out = 16;
-  while (out < rows) out *= 2;
-  return out;
-}
-
-int64_t logit_capacity(int64_t rows) {
-  int64_t out = 1;
-  while (out < rows) out *= 2;
-  return out;
+  return std::max<int64_t>(16, logit_capacity(rows));
 }
 
 /// Rows [first, first + count) of a batch as a batch of their own.

@@ -35,12 +35,11 @@ std::shared_ptr<const std::vector<float>> one_scale(float value) {
   return std::make_shared<const std::vector<float>>(1, value);
 }
 
-Weight weight_of(const QuantModule& module, const QuantPart& codes, Format format, int64_t rows,
-                 int64_t cols) {
+Weight weight_of(std::string name, const QuantPart& codes, Format format, std::vector<int64_t> shape) {
   Weight out;
-  out.name = module.name + ".weight";
+  out.name = std::move(name);
   out.format = format;
-  out.shape = {rows, cols};
+  out.shape = std::move(shape);
   out.data = codes.data;
   out.bytes = codes.bytes;
   out.file = codes.file;
@@ -65,7 +64,7 @@ std::shared_ptr<const std::vector<float>> row_scales(const QuantPart& scale, int
 Weight join_fp8(const QuantModule& module, const QuantScheme& scheme) {
   const QuantPart& codes = module.part("weight", scheme);
   check_matrix(codes, "F8_E4M3");
-  Weight out = weight_of(module, codes, Format::F8_E4M3, codes.shape[0], codes.shape[1]);
+  Weight out = weight_of(module.weight_name(), codes, Format::F8_E4M3, codes.shape);
   const QuantPart& scale =
       module.part(module.has("weight_scale_inv") ? "weight_scale_inv" : "weight_scale", scheme);
   if (scheme.kind == QuantScheme::Fp8) {
@@ -87,7 +86,7 @@ Weight join_int8(const QuantModule& module, const QuantScheme& scheme) {
   if (module.has("weight_zero_point"))
     fail_load("%s: the INT8 weight of %s has zero points, needed are symmetric codes.",
               codes.file->path().c_str(), quote(codes.name).c_str());
-  Weight out = weight_of(module, codes, Format::Q8_0, codes.shape[0], codes.shape[1]);
+  Weight out = weight_of(module.weight_name(), codes, Format::Q8_0, codes.shape);
   out.scale = row_scales(module.part("weight_scale", scheme), out.shape[0]);
   out.source = int8_rows(codes);
   return out;
@@ -101,7 +100,7 @@ Weight join_nvfp4(const QuantModule& module, const QuantScheme& scheme) {
   const int64_t rows = codes.shape[0], cols = 2 * codes.shape[1];
   check_multiple(codes, "inputs", cols, 64);
   check_part(scale, "F8_E4M3", {rows, cols / 16});
-  Weight out = weight_of(module, codes, Format::NVFP4, rows, cols);
+  Weight out = weight_of(module.weight_name(), codes, Format::NVFP4, {rows, cols});
   out.scale = one_scale(scheme.modelopt ? single_scale(global) : 1.0f / single_scale(global));
   out.source = nvfp4_rows(codes, scale);
   return out;
@@ -162,7 +161,7 @@ Weight join_packed(const QuantModule& module, const QuantScheme& scheme) {
     if (scheme.act_order) p.groups = std::make_unique<QuantPart>(module.part("g_idx", scheme));
   }
   if (p.groups) check_part(*p.groups, "I32", {p.cols});
-  Weight out = weight_of(module, p.codes, Format::Q4_Z, p.rows, p.cols);
+  Weight out = weight_of(module.weight_name(), p.codes, Format::Q4_Z, {p.rows, p.cols});
   IntRows rows = int_rows(std::move(p));
   out.format = rows.format;
   out.source = std::move(rows.source);
@@ -217,13 +216,7 @@ Weight join_stack(const QuantPart& codes, const QuantPart& scale, const QuantSch
     high = 2;
   }
   check_part(scale, "F32 F16 BF16", {count, high, (cols - 1) / blocks.block_cols + 1});
-  Weight out;
-  out.name = codes.name;
-  out.format = blocks.format();
-  out.shape = codes.shape;
-  out.data = codes.data;
-  out.bytes = codes.bytes;
-  out.file = codes.file;
+  Weight out = weight_of(codes.name, codes, blocks.format(), codes.shape);
   out.source = fp8_block_rows(std::move(blocks));
   return out;
 }

@@ -16,13 +16,14 @@ struct QuantModule {
   std::string name;
   std::map<std::string, QuantPart, std::less<>> parts;
 
+  std::string weight_name() const { return name + ".weight"; }
   bool has(std::string_view part) const { return parts.find(part) != parts.end(); }
   /// Throws when it is missing.
   const QuantPart& part(std::string_view key, const QuantScheme& scheme) const;
   std::unique_ptr<QuantPart> part_or_null(std::string_view key) const;
 };
 
-/// "<module>.weight". Throws Error(ModelLoad) naming the tensor that is missing or of another shape or type.
+/// Throws Error(ModelLoad) naming the tensor that is missing or of another shape or type.
 Weight join_module(const QuantModule& module, const QuantScheme& scheme);
 
 /// FP8 experts in one tensor [count, rows, cols], with scales [count, ., .]: by the blocks of the scheme, or

@@ -75,6 +75,11 @@ void HuggingFaceCheckpoint::join_quantised() {
   };
   std::map<std::string, size_t> counts;  // of weights by scheme
   size_t kv_scales = 0, widened = 0;
+  const auto insert = [&](Weight weight, const QuantScheme& scheme) {
+    widened += weight.format == Format::F32;
+    ++counts[summary(scheme)];
+    weights_.insert_or_assign(weight.name, std::move(weight));
+  };
   for (const auto& [name, module] : modules) {
     for (const auto& [key, part] : module.parts) {
       if (!contains(kKvParts, key) || !config.quantised()) continue;
@@ -102,13 +107,11 @@ void HuggingFaceCheckpoint::join_quantised() {
       Weight weight = join_module(module, *scheme);
       for (const auto& [key, part] : module.parts)
         if (key == "weight" || contains(kCodes, key) || contains(kParts, key)) erase(part);
-      widened += weight.format == Format::F32;
-      weights_.insert_or_assign(weight.name, std::move(weight));
-      ++counts[summary(*scheme)];
+      insert(std::move(weight), *scheme);
     } catch (const Error& error) {
       for (const auto& [key, part] : module.parts)
         if (key != "bias") erase(part);
-      faults_[name + ".weight"] = error.message();
+      faults_[module.weight_name()] = error.message();
     }
   }
   for (const auto& [name, module] : modules) {
@@ -129,9 +132,7 @@ void HuggingFaceCheckpoint::join_quantised() {
         Weight weight = join_stack(codes, scale, *scheme);
         erase(scale);
         if (const auto activations = module.part_or_null(key + "_activation_scale")) erase(*activations);
-        widened += weight.format == Format::F32;
-        weights_.insert_or_assign(codes.name, std::move(weight));
-        ++counts[summary(*scheme)];
+        insert(std::move(weight), *scheme);
       } catch (const Error& error) {
         erase(codes);
         faults_[codes.name] = error.message();

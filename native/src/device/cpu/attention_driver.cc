@@ -137,9 +137,12 @@ void AttentionDriver::cut(const Step& step) {
 void AttentionDriver::reserve_threads(const Step& step) {
   const int dim = static_cast<int>(step.dim());
   int64_t scratch = 0, count = 0;
-  for (const Item& item : items_) {
-    count = std::max<int64_t>(count, item.tile_end - item.tile_begin);
-    scratch = std::max(scratch, (item.tile_end - item.tile_begin) * scratch_stride(step, item));
+  for (Item& item : items_) {
+    const int64_t tiles = item.tile_end - item.tile_begin;
+    for (int i = item.tile_begin; i < item.tile_end; ++i)
+      item.scratch = std::max(item.scratch, step.kernels.scratch_bytes(tiles_[i].rows, dim));
+    count = std::max(count, tiles);
+    scratch = std::max(scratch, tiles * item.scratch);
   }
   for (Thread& thread : threads_) {
     thread.scratch.reserve(scratch / 4);
@@ -148,14 +151,6 @@ void AttentionDriver::reserve_threads(const Step& step) {
     thread.total.reserve(static_cast<size_t>(count));
     thread.more.reserve(static_cast<size_t>(count));
   }
-}
-
-/// Bytes of scratch of each tile of an item.
-int64_t AttentionDriver::scratch_stride(const Step& step, const Item& item) const {
-  int64_t stride = 0;
-  for (int i = item.tile_begin; i < item.tile_end; ++i)
-    stride = std::max(stride, step.kernels.scratch_bytes(tiles_[i].rows, static_cast<int>(step.dim())));
-  return stride;
 }
 
 AttentionTile AttentionDriver::tile_of(const Step& step, const TileRef& ref) const {
@@ -191,7 +186,7 @@ void AttentionDriver::run_item(const Step& step, const Item& item, Thread& threa
   const auto partial = [&](const TileRef& ref, int span) {
     return state_at(partials_.reserve(0) + ref.partial + (span - ref.span_begin) * state_size(ref.rows, dim));
   };
-  const int64_t stride = scratch_stride(step, item), state = state_size(kMaxTileRows, dim);
+  const int64_t stride = item.scratch, state = state_size(kMaxTileRows, dim);
   char* scratch = reinterpret_cast<char*>(thread.scratch.reserve(0));
   float* states = thread.states.reserve(0);
   thread.tiles.clear();

@@ -30,6 +30,7 @@ class AttentionDriver {
     int tile_begin, tile_end;
     int span_begin, span_end;
     bool stream;
+    int64_t scratch = 0;  // bytes for each tile
   };
   /// Memory that only grows, aligned to 64 bytes.
   struct Memory {
@@ -47,7 +48,6 @@ class AttentionDriver {
   void add_tiles(const Step& step, int sequence);
   void add_items(int tile_begin, int tile_end, bool stream, bool by_span);
   void reserve_threads(const Step& step);
-  int64_t scratch_stride(const Step& step, const Item& item) const;
   AttentionTile tile_of(const Step& step, const TileRef& ref) const;
   void run_item(const Step& step, const Item& item, Thread& thread);
 

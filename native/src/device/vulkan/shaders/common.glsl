@@ -5,9 +5,10 @@
 //                SPIR-V is made and checked by the build; nothing else lists it.
 //   Parameters   `PARAMETERS(Struct)` declares the push constants `p` with a struct of parameters.h, which C++
 //                includes too. At most 128 bytes. There are no descriptors: buffers are addresses, typed
-//                Floats (f32), Words (u32) or Ints (i32), aligned to 4 bytes, or Quads (4 u32), aligned to 16;
-//                p.x.at[i] is element i, i an int below 2^31. From one type to another they go as uvec2:
-//                some drivers do not know the direct way. An address that a flag switches off may be anything.
+//                Floats (f32), Words (u32) or Ints (i32), aligned to 4 bytes, Vectors (4 f32) or Quads (4 u32),
+//                aligned to 16; p.x.at[i] is element i, i an int below 2^31. From one type to another they go
+//                as uvec2: some drivers do not know the direct way. An address that a flag switches off may be
+//                anything.
 //   Constants    Specialization constant 0 is the size of the workgroup, always one-dimensional (GROUP);
 //                1 and up belong to the shader, whose first lines say what they are. Weight formats are
 //                constant FORMAT (enum Format of base/formats.h).
@@ -40,6 +41,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { flo
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer Quads { uvec4 at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 at[]; };
 
 #include "parameters.h"
 

@@ -9,7 +9,7 @@
 #extension GL_EXT_spirv_intrinsics : require
 #include "formats.glsl"
 
-const int kPiece = 32, kBlockQuads = 3;
+const int kBlockQuads = 3;
 
 // OpSDot of SPV_KHR_integer_dot_product; `format` 0 is four signed bytes in a word.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)

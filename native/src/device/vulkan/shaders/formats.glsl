@@ -123,7 +123,9 @@ ivec2 scale_min(uvec3 s, int j) {
   return ivec2(both & 15u | (a & 0xc0u) >> 2, both >> 4 & 15u | (b & 0xc0u) >> 2);
 }
 
-/// 32 elements. Of most formats element i is scale[i / 16] * (value of code i - zero) - low[i / 16], where
+const int kPiece = 32;
+
+/// kPiece elements. Of most formats element i is scale[i / 16] * (value of code i - zero) - low[i / 16], where
 /// code i is byte i.
 struct Piece {
   uint codes[8];

@@ -17,7 +17,7 @@ layout(constant_id = 2) const int SUBGROUP = 32;
 layout(constant_id = 3) const int ROW_TILES = 4;
 #include "matmul_end.glsl"
 
-const int kSide = 16, kPiece = 32, kMaxRowTiles = 4, kSubgroups = 4, kOutputs = kSubgroups * kSide;
+const int kSide = 16, kMaxRowTiles = 4, kSubgroups = 4, kOutputs = kSubgroups * kSide;
 const int kStride = kPiece + 8;  // halves from one row of a tile to the next
 shared float16_t w_tile[kOutputs * kStride];              // [output][column]
 shared float16_t x_tile[kMaxRowTiles * kSide * kStride];  // [row][column]

@@ -9,11 +9,9 @@ layout(constant_id = 2) const int TALL = 8;
 layout(constant_id = 3) const int ALIGNED = 0;
 #include "matmul_end.glsl"
 
-const int kPiece = 32, kOutputs = 64, kMaxTall = 8, kThreads = 128;
+const int kOutputs = 64, kMaxTall = 8, kThreads = 128;
 shared vec4 w_tile[kPiece * kOutputs / 4];      // [column][output]
 shared vec4 x_tile[kPiece * 8 * kMaxTall / 4];  // [column][row]
-
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 at[]; };
 
 void main() {
   const int rows = 8 * TALL, first_row = int(gl_WorkGroupID.y) * rows;

@@ -1,5 +1,5 @@
 // Products of a few rows with a matrix in any format: each element of the matrix is loaded and decoded once for
-// all rows. A workgroup computes OUTPUTS outputs of ROWS rows; LANES invocations share an output.
+// all rows.
 //
 // The order of the sums, which all kernels of products keep, so that a row has the same bits in each: the
 // columns in pieces of 32; within a piece in rising order with fma(), from 0; then the sums of the pieces one
@@ -7,27 +7,18 @@
 //
 // Rows of x and the pieces' sums lie in shared memory, kRound / ROWS columns at a time.
 //
-// Specialization constants: 1 FORMAT, 2 ROWS (1, 2, 4 or 8), 3 LANES (a power of two from ROWS to 64 / ROWS and
-// from GROUP / 16 on), 4 ALIGNED (x starts and its rows are apart by multiples of 16 bytes).
+// Specialization constants: 1 FORMAT, 2 ROWS and 3 LANES of outputs.glsl, 4 ALIGNED (x starts and its rows are apart
+// by multiples of 16 bytes).
 #ifndef PRODUCT_GLSL
 #define PRODUCT_GLSL
 #include "formats.glsl"
-layout(constant_id = 2) const int ROWS = 1;
-layout(constant_id = 3) const int LANES = 8;
+#include "outputs.glsl"
 layout(constant_id = 4) const int ALIGNED = 0;
 
-const int kRound = 2048, kPiece = 32, kMaxRows = 8;
-const int kMaxOutputs = 16, kPieceVectors = 9;  // one more than needed, so that pieces start in different banks
-#define OUTPUTS (GROUP / LANES)
+const int kRound = 2048, kPieceVectors = 9;  // one more than needed, so that pieces start in different banks
 #define COLUMNS (kRound / ROWS)
 shared vec4 staged[kRound / kPiece * kPieceVectors];
 shared float piece_sums[kRound / kPiece * (kMaxOutputs + 1)];
-
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 at[]; };
-
-/// Of the output and the row that this invocation returns, if LANE < ROWS * OUTPUTS.
-int result_row() { return LANE / OUTPUTS; }
-int result_output() { return LANE % OUTPUTS; }
 
 /// The row of the matrix that starts at word `row` is multiplied by this invocation and its neighbours; x[r] is
 /// where row r of x starts. Column c is that of input order[c] if there is an order. All must call it.

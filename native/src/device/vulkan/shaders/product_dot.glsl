@@ -1,20 +1,14 @@
 // What product.glsl does, with activations as in dot.glsl. The columns in pieces of 32; the sums of the pieces
 // one after the other, from 0.
 //
-// Specialization constants: 1 FORMAT, 2 ROWS and 3 LANES as in product.glsl.
+// Specialization constants: 1 FORMAT, 2 ROWS and 3 LANES of outputs.glsl.
 #ifndef PRODUCT_DOT_GLSL
 #define PRODUCT_DOT_GLSL
 #include "dot.glsl"
-layout(constant_id = 2) const int ROWS = 1;
-layout(constant_id = 3) const int LANES = 8;
+#include "outputs.glsl"
 
-const int kRoundPieces = 128, kMaxRows = 8, kMaxOutputs = 16;
-#define OUTPUTS (GROUP / LANES)
+const int kRoundPieces = 128;
 shared float piece_sums[kRoundPieces * (kMaxOutputs + 1)];
-
-/// Of the output and the row that this invocation returns, if LANE < ROWS * OUTPUTS.
-int result_row() { return LANE / OUTPUTS; }
-int result_output() { return LANE % OUTPUTS; }
 
 /// The row of the matrix that starts at word `row` is multiplied by this invocation and its neighbours; x[r] is
 /// the first quad of row r of x. All must call it.

@@ -9,7 +9,6 @@
 layout(constant_id = 1) const int ALIGNED = 0;
 PARAMETERS(Quantise);
 
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer Vectors { vec4 at[]; };
 const float kSmallestTop = 1e-36;  // 127 / top overflows below
 
 void main() {
