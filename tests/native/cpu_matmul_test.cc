@@ -154,7 +154,7 @@ bool quantised(Format f) { return f >= Format::Q4_0 && f != Format::F8_E4M3 && f
 
 /// Whether bf16 weights meet activations that are rounded to bf16.
 bool rounds_to_bf16(Format f, Isa isa) {
-  return f == Format::BF16 && (isa == Isa::Avx512Bf16 || isa == Isa::NeonBf16);
+  return f == Format::BF16 && (isa == Isa::Avx512Bf16 || isa == Isa::Amx || isa == Isa::NeonBf16);
 }
 
 /// What the kernels are meant to see of the activations: int8 with one scale for 32 or 256 inputs, bf16 or

@@ -875,7 +875,8 @@ TEST_CASE("write_kv and attention") {
                         // The reference stores the same keys and values. What remains is f32 sums, or, with
                         // bf16 dot products, queries and weights rounded to bf16: a score of 4 errs by up to
                         // 1e-2, so a weight by 1 %, and values go to 3.
-                        const bool dots = (candidate.kind == "avx512bf16" || candidate.kind == "neonbf16") &&
+                        const bool dots = (candidate.kind == "avx512bf16" || candidate.kind == "amx" ||
+                                           candidate.kind == "neonbf16") &&
                                           c.format == KvFormat::BF16;
                         expect_close_rms(want, got, dots ? 4e-3 : 3e-6, dots ? 0.03 : 2e-5);
                       },

@@ -15,7 +15,7 @@
 
 namespace vllm::cpu {
 
-constexpr int kMaxTileRows = 12;
+constexpr int kMaxTileRows = 16;
 constexpr int kGroup = 256;  // keys of one softmax pass
 constexpr int kSpan = 512;   // keys that one work item can take alone
 
@@ -68,6 +68,7 @@ const AttentionKernels& attention_baseline(KvElement element);
 const AttentionKernels& attention_avx2(KvElement element);
 const AttentionKernels& attention_avx512(KvElement element);
 const AttentionKernels& attention_avx512bf16();  // of a bf16 cache
+const AttentionKernels& attention_amx();         // of a bf16 cache
 const AttentionKernels& attention_neonbf16();    // of a bf16 cache
 
 }  // namespace vllm::cpu

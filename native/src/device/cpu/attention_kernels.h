@@ -6,6 +6,7 @@
 //   scores       scores of some units of keys
 //   store_weights, no_weights   takes the softmax weights of a unit
 //   values       adds weights x values of some units
+//   done         ends what a thread's products began
 // PairCache is that of bf16 and f32, in which two neighbours are multiplied at a time. Its `Pairs` type says
 // how:
 //   Stored       element of the cache
@@ -304,6 +305,8 @@ inline Units units_of(const AttentionTile& tile, int group, int seen_first, int 
 
 template <class Pairs>
 struct PairCache {
+  static void done() {}
+
   using Stored = typename Pairs::Stored;
   using Operand = typename Pairs::Operand;
 
@@ -404,6 +407,10 @@ inline void with_rows(int rows, Body body) {
     case 12:
       return body.template operator()<12>();
 #endif
+#if defined(__AMX_TILE__)
+    case 16:
+      return body.template operator()<16>();
+#endif
   }
 }
 
@@ -460,6 +467,7 @@ void span(const AttentionTile* tiles, int count, bool stream, int first, char* m
       Cache::template values<R>(tiles[i], units, begin, end, scratch, states[i].o);
     });
   }
+  Cache::done();
 }
 
 void merge(int rows, int dim, const AttentionState& total, const AttentionState& next) {
@@ -487,14 +495,16 @@ void finish(const AttentionTile& tile, const AttentionState& total) {
 
 template <class Cache>
 constexpr AttentionKernels kAttentionKernels = {
-#if defined(__AVX512F__)
+#if defined(__AMX_TILE__)
+    {16, 12, 8, 6, 4, 3, 2, 1},
+#elif defined(__AVX512F__)
     {12, 8, 6, 4, 3, 2, 1},
 #elif defined(__AVX2__) || defined(__aarch64__)
     {4, 3, 2, 1},
 #else
     {2, 1},
 #endif
-    Cache::scratch_bytes,   Cache::store, pack_queries<Cache>, span<Cache>, merge, finish};
+    Cache::scratch_bytes,       Cache::store, pack_queries<Cache>, span<Cache>, merge, finish};
 
 }  // namespace
 }  // namespace vllm::cpu

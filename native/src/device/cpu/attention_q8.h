@@ -126,6 +126,7 @@ struct Q8Cache {
     }
     return sum;
   }
+  static void done() {}
   static void no_weights(const Scratch& scratch, int row, int begin, int end) {
     for (int i = begin * kUnit; i < end * kUnit; ++i) scratch.scores[row * kScoreStride + i] = 0.0f;
   }

@@ -43,6 +43,7 @@ const DeltaNetKernels& delta_net_kernels(Isa isa) {
 const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
   const KvElement element = element_of(format);
 #if defined(__x86_64__)
+  if (isa == Isa::Amx && format == KvFormat::BF16) return attention_amx();
   if (isa == Isa::Avx512Bf16 && format == KvFormat::BF16) return attention_avx512bf16();
   if (isa >= Isa::Avx512) return attention_avx512(element);
   if (isa == Isa::Avx2) return attention_avx2(element);

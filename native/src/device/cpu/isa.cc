@@ -2,7 +2,10 @@
 
 #include <cstdlib>
 #include <string>
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
@@ -13,9 +16,21 @@
 namespace vllm::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512bf16", "neondotprod", "neonbf16"};
+constexpr const char* kNames[] = {"baseline", "avx2",        "avx512",  "avx512bf16",
+                                  "amx",      "neondotprod", "neonbf16"};
 
 #if defined(__x86_64__)
+
+/// Whether the system lets this process use the tiles of AMX, for which Linux wants to be asked once.
+bool tiles_allowed() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool allowed = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return allowed;
+#else
+  return false;
+#endif
+}
 
 bool has(Isa isa) {
   switch (isa) {
@@ -27,6 +42,9 @@ bool has(Isa isa) {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     case Isa::Avx512Bf16:
       return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+    case Isa::Amx:
+      return has(Isa::Avx512Bf16) && __builtin_cpu_supports("amx-tile") &&
+             __builtin_cpu_supports("amx-int8") && __builtin_cpu_supports("amx-bf16") && tiles_allowed();
     default:
       return false;
   }
@@ -77,7 +95,7 @@ bool has(Isa) { return false; }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> all = {Isa::Baseline};
-  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::NeonDotprod, Isa::NeonBf16})
+  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Amx, Isa::NeonDotprod, Isa::NeonBf16})
     if (has(isa)) all.push_back(isa);
   return all;
 }

@@ -18,6 +18,8 @@ namespace {
 const Kernels& kernels_of(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
+    case Isa::Amx:
+      return amx_kernels();
     case Isa::Avx512Bf16:
       return kAvx512Bf16Kernels;
     case Isa::Avx512:
@@ -83,29 +85,41 @@ struct Activations {
 
 bool is_int8(Scheme scheme) { return scheme >= Scheme::Int8x32; }
 
-/// Bytes of a token's activations; rows of bf16 and f32 are padded to an even number of inputs.
+/// Bytes of a token's activations; rows of f32 are padded to an even number of inputs, of bf16 to whole
+/// vectors.
 int64_t token_bytes(Scheme scheme, int64_t cols) {
   if (is_int8(scheme)) return cols;
-  return (cols + 1) / 2 * (scheme == Scheme::BF16 ? 4 : 8);
+  return scheme == Scheme::BF16 ? (cols + 31) / 32 * 64 : (cols + 1) / 2 * 8;
 }
 
 /// Few tokens meet each panel as it comes from memory, so the shapes with prefetch serve them.
 constexpr int64_t kFewTokens = 16;
 
-TileShape next_shape(Scheme scheme, int64_t rows, int64_t left) {
-  if (is_int8(scheme)) {
-    if (rows == 16) return kTile16;
-    if (left >= 8) return rows <= kFewTokens ? kTile8Prefetch : kTile8;
-  } else {
-    if (left >= 12) return kTile12;
-    if (left >= 8) return kTile8;
-  }
-  return left >= 4 ? kTile4 : left >= 2 ? kTile2 : kTile1;
+/// Whether it pays to prefetch for fewer than 8 of them: Intel's processors look ahead to the end of a page.
+bool few_read_ahead() {
+#if defined(__x86_64__)
+  static const bool intel = __builtin_cpu_is("intel");
+  return intel;
+#else
+  return false;
+#endif
+}
+
+TileShape next_shape(const Kernels& kernels, Scheme scheme, int64_t rows, int64_t left) {
+  const bool int8 = is_int8(scheme), by_16 = kernels.bf16_by_16 && scheme == Scheme::BF16;
+  if (int8 ? rows == 16 : by_16 && left >= 16) return kTile16;
+  if (!int8 && !by_16 && left >= 12) return kTile12;
+  const bool few = rows <= kFewTokens, ahead = few && few_read_ahead();
+  if (left >= 8) return ahead || (few && int8) ? kTile8Ahead : kTile8;
+  if (left >= 4) return ahead ? kTile4Ahead : kTile4;
+  if (left >= 2) return ahead ? kTile2Ahead : kTile2;
+  return ahead ? kTile1Ahead : kTile1;
 }
 
 /// Cuts the rows into token blocks, whose activations are meant to stay in the second-level cache, and those
 /// into tiles.
-void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t block_rows) {
+void plan(Activations& a, const Kernels& kernels, Scheme scheme, int64_t rows, int64_t cols,
+          int64_t block_rows) {
   a.used = true;
   a.token_bytes = token_bytes(scheme, cols);
   a.blocks = cols / 32;
@@ -115,7 +129,7 @@ void plan(Activations& a, Scheme scheme, int64_t rows, int64_t cols, int64_t blo
     a.block_start.push_back(a.tiles.size());
     const int64_t end = std::min(rows, begin + block_rows);
     for (int64_t first = begin; first < end;) {
-      a.tiles.push_back({first, next_shape(scheme, rows, end - first)});
+      a.tiles.push_back({first, next_shape(kernels, scheme, rows, end - first)});
       first += a.tiles.back().tokens();
     }
   }
@@ -182,12 +196,20 @@ struct Job {
       product.rows = static_cast<int>(std::min<int64_t>(panel_rows, weight.rows - row));
       product.bias = bias ? bias + column + row : nullptr;
       product.scale = weight.scale.empty() ? nullptr : weight.scale.data() + row;
-      for (size_t i = a.block_start[block]; i < a.block_start[block + 1]; i++) {
+      const size_t end = a.block_start[block + 1];
+      for (size_t i = a.block_start[block], next; i < end; i = next) {
+        const TileShape shape = a.tiles[i].shape;
+        next = i + 1;
+        if (kernels.bf16_by_16 && shape == kTile16) {
+          while (next < end && a.tiles[next].shape == shape) next++;
+        }
         product.tile = tile_of(a, a.tiles[i]);
+        product.tiles = static_cast<int>(next - i);
         product.out = out + a.tiles[i].first * ldo + column + row;
-        kernels.product[format][a.tiles[i].shape](product);
+        kernels.product[format][shape](product);
       }
     }
+    if (kernels.release) kernels.release();
   }
 
   /// The part of `thread` when all panels are cut into neighbouring runs of equal bytes.
@@ -252,20 +274,20 @@ void multiply(ThreadPool& pool, Isa isa, std::span<const DeviceWeight* const> we
     bytes += Job::packed_bytes(weight);
   }
 
-  // Token blocks of one length for all schemes, set by the widest in use; a multiple of the tiles of 8
-  // and 12.
+  // Token blocks of one length for all schemes, set by the widest in use; a multiple of the tiles of 8,
+  // 12 and 16.
   int64_t widest = 1;
   for (int s = 0; s < kSchemes; s++) {
     if (used[s]) widest = std::max(widest, token_bytes(static_cast<Scheme>(s), cols));
   }
   constexpr int64_t kBlockBytes = int64_t{768} << 10;
   const int64_t blocks = (rows - 1) / std::max<int64_t>(96, kBlockBytes / widest) + 1;
-  const int64_t block_rows = ((rows - 1) / blocks / 24 + 1) * 24;
+  const int64_t block_rows = ((rows - 1) / blocks / 48 + 1) * 48;
   int64_t tiles = 0;
   for (int s = 0; s < kSchemes; s++) {
     Activations& a = activations[s];
     a.used = used[s];
-    if (used[s]) plan(a, static_cast<Scheme>(s), rows, cols, block_rows);
+    if (used[s]) plan(a, kernels, static_cast<Scheme>(s), rows, cols, block_rows);
     if (used[s]) tiles += static_cast<int64_t>(a.tiles.size());
   }
   const auto prepare = [&](int64_t tile) {
@@ -405,7 +427,7 @@ void RowGroups::prepare(const float* x, int64_t ldx, int64_t cols, const int32_t
     Activations& a = impl.form(f);
     if (!a.used) continue;
     const auto scheme = static_cast<Scheme>(f % kSchemes);
-    plan(a, scheme, rows, cols, rows);
+    plan(a, impl.kernels, scheme, rows, cols, rows);
     a.tiles.clear();
     a.tiles.reserve(static_cast<size_t>(rows));
     a.block_start.clear();
@@ -413,7 +435,7 @@ void RowGroups::prepare(const float* x, int64_t ldx, int64_t cols, const int32_t
     for (size_t g = 0; g + 1 < start.size(); g++) {
       a.block_start.push_back(a.tiles.size());
       for (int64_t first = start[g], end = start[g + 1]; first < end;) {
-        a.tiles.push_back({first, next_shape(scheme, end - start[g], end - first)});
+        a.tiles.push_back({first, next_shape(impl.kernels, scheme, end - start[g], end - first)});
         first += a.tiles.back().tokens();
       }
     }

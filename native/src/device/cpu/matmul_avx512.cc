@@ -13,8 +13,6 @@ struct Simd : Avx512Vectors {
   static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 1;
 
-  static Int splat_int(const int32_t* p) { return (Int)_mm512_set1_epi32(*p); }
-
   /// See the AVX2 form; here a mask negates x where a signed weight is negative.
   template <int kMax, int n>
   static Int dots(const Word* w, const int8_t* x, Int sum) {

@@ -13,12 +13,6 @@ struct Simd : Avx512Vectors {
   static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 4;
 
-  static Int splat_int(const int32_t* p) {
-    Int v;
-    asm("vpbroadcastd %1,%0" : "=v"(v) : "m"(*p));
-    return v;
-  }
-
   /// gcc 12 does not fold the broadcast of x into the instruction by itself; that is worth 4 to 8 %.
   template <int kMax, int n>
   static Int dots(const Word* w, const int8_t* x, Int sum) {

@@ -9,7 +9,7 @@ namespace vllm::cpu {
 
 /// Forms that activations take. A tile is T neighbouring tokens over all K inputs.
 ///   F32       [K (+ 1 zero when odd)][T] f32
-///   BF16      [K/2][T][2] bf16, an odd K padded by a zero
+///   BF16      [K/2][T][2] bf16, an odd K padded by a zero; with AMX [K/32][T][32], padded likewise
 ///   Int8x32   [K/32][T][32] int8 q, or, with kTokenPairs of matmul_tiles-inl.h and T > 1, of two tokens in
 ///             turn, 8 inputs each: [K/32][T/2][4][2][8]. For each block of 32 of a token a scale: f32
 ///             max|x| / 127, the starts of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the
@@ -26,11 +26,12 @@ struct ActivationTile {
   float* sum;      // [blocks][T]
 };
 
-/// One panel times one tile: out[t * ldo + r] (+)= scale[r] * sum over k + bias[r], for r < rows.
+/// One panel times neighbouring tiles: out[t * ldo + r] (+)= scale[r] * sum over k + bias[r], for r < rows.
 struct TileProduct {
   const uint8_t* panel;
   int64_t cols;
-  ActivationTile tile;
+  ActivationTile tile;  // the first
+  int tiles;            // more than one only with Kernels::bf16_by_16
   float* out;
   int64_t ldo;
   const float* bias;   // or null
@@ -40,17 +41,31 @@ struct TileProduct {
   const Codebook* codebook;
 };
 
-/// Tile shapes. The last is 8 tokens with prefetches between the tokens, for when a panel meets few tiles.
-static constexpr int kTileTokens[] = {1, 2, 4, 8, 12, 16, 8};
-enum TileShape : uint8_t { kTile1, kTile2, kTile4, kTile8, kTile12, kTile16, kTile8Prefetch, kTileShapes };
+/// Tile shapes. Those called Ahead prefetch the weights to come, for when a panel meets few tiles.
+static constexpr int kTileTokens[] = {1, 2, 4, 8, 12, 16, 1, 2, 4, 8};
+enum TileShape : uint8_t {
+  kTile1,
+  kTile2,
+  kTile4,
+  kTile8,
+  kTile12,
+  kTile16,
+  kTile1Ahead,
+  kTile2Ahead,
+  kTile4Ahead,
+  kTile8Ahead,
+  kTileShapes
+};
 
 struct Kernels {
   /// Fills a tile from `tokens` rows of x, ldx elements apart.
   void (*prepare[kSchemes])(const float* x, int64_t ldx, int tokens, int64_t cols,
                             const ActivationTile& tile);
-  /// Float formats have the shapes 1, 2, 4, 8 and 12, quantised ones all but 12.
+  /// Float formats have all shapes but 16, quantised ones all but 12.
   void (*product[kFormatCount][kTileShapes])(const TileProduct& product);
   Scheme scheme[kFormatCount];
+  bool bf16_by_16;    // bf16 has kTile16, of neighbouring tiles, instead of kTile12
+  void (*release)();  // for a thread after its products; may be null
 };
 
 extern const Kernels kBaselineKernels;
@@ -58,6 +73,7 @@ extern const Kernels kBaselineKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
+const Kernels& amx_kernels();
 #elif defined(__aarch64__)
 extern const Kernels kNeonDotprodKernels;
 extern const Kernels kNeonBf16Kernels;

@@ -20,226 +20,12 @@
 //   the low two bits of w choose.
 #include <cstring>
 
-#include "device/cpu/matmul_kernels.h"
-#include "device/cpu/pack_layout.h"
-#include "device/cpu/simd.h"
+#include "device/cpu/matmul_blocks-inl.h"
 
 namespace vllm::cpu {
 namespace {
 
-using Float = Simd::Float;
-using Int = Simd::Int;
-using Word = Simd::Word;
-
-inline Word load_words(const uint8_t* p) { return *reinterpret_cast<const Word*>(p); }
-inline Float load_floats(const void* p) { return *static_cast<const Float*>(p); }
-inline void store_floats(float* p, Float v) { *reinterpret_cast<Float*>(p) = v; }
-
-/// Where `finish` will write; long rows lie far apart.
-template <int T, int kRows>
-inline __attribute__((always_inline)) void prefetch_outputs(const TileProduct& p) {
-#pragma GCC unroll 16
-  for (int t = 0; t < T; t++) {
-#pragma GCC unroll 2
-    for (int r = 0; r < kRows; r += 16) __builtin_prefetch(p.out + t * p.ldo + r, 1);
-  }
-}
-
-/// Adds a tile's results, [tokens][panel rows], to the output.
-__attribute__((noinline)) void finish(const TileProduct& p, const float* c, int tokens, int panel_rows) {
-  for (int t = 0; t < tokens; t++, c += panel_rows) {
-    float* out = p.out + t * p.ldo;
-    int r = 0;
-    for (; r + kLanes <= p.rows; r += kLanes) {
-      Float v = load_floats(c + r);
-      if (p.scale) v *= load_floats(p.scale + r);
-      if (p.bias) v += load_floats(p.bias + r);
-      if (p.accumulate) v += load_floats(out + r);
-      store_floats(out + r, v);
-    }
-    for (; r < p.rows; r++) {
-      float v = c[r];
-      if (p.scale) v *= p.scale[r];
-      if (p.bias) v += p.bias[r];
-      if (p.accumulate) v += out[r];
-      out[r] = v;
-    }
-  }
-}
-
-/// Ors bit `bit` of the bytes of the 8 vectors from h, which has it for vector i in bit i.
-template <int bit>
-inline __attribute__((always_inline)) void add_bits(Word h, Word w[8]) {
-  constexpr uint32_t kMask = 0x01010101u << bit;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) w[i] |= (i < bit ? h << (bit - i) : h >> (i - bit)) & kMask;
-}
-
-/// The same with two bits of vector i from bits 2 (i % 4) and 2 (i % 4) + 1 of a (i < 4) or b.
-template <int bit>
-inline __attribute__((always_inline)) void add_bit_pairs(Word a, Word b, Word w[8]) {
-  constexpr uint32_t kMask = 0x03030303u << bit;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) {
-    const Word v = i < 4 ? a : b;
-    const int at = 2 * (i % 4);
-    w[i] |= (at < bit ? v << (bit - at) : v >> (at - bit)) & kMask;
-  }
-}
-
-/// 8 vectors of codes of three bits.
-inline __attribute__((always_inline)) void load_triples(const uint8_t* p, Word w[8]) {
-  constexpr uint32_t kThree = 0x07070707u, kTwo = 0x03030303u, kHigh = 0x04040404u;
-  const Word a = load_words(p), b = load_words(p + 64), c = load_words(p + 128);
-  w[0] = a & kThree;
-  w[1] = a >> 3 & kThree;
-  w[2] = b & kThree;
-  w[3] = b >> 3 & kThree;
-  w[4] = c & kThree;
-  w[5] = c >> 3 & kThree;
-  w[6] = (a >> 6 & kTwo) | (c >> 4 & kHigh);
-  w[7] = (b >> 6 & kTwo) | (c >> 5 & kHigh);
-}
-
-/// A vector whose bytes repeat those of byte(i), i < 16.
-template <class B>
-inline __attribute__((always_inline)) Word repeat_bytes(B byte) {
-  Word w{};
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; i++) {
-    const int at = 4 * (i % 4);
-    w[i] = byte(at) | byte(at + 1) << 8 | byte(at + 2) << 16 | byte(at + 3) << 24;
-  }
-  return w;
-}
-
-/// Adds the shifts of a block, in four bits of each row, below the codes of its 8 vectors; see
-/// Scales::SuperOddShifts.
-inline __attribute__((always_inline)) void add_shifts(Word shifts, Word w[8]) {
-  const Word bits =
-      Simd::lookup(shifts & 15, repeat_bytes([](int i) { return static_cast<uint32_t>(i & 12); }));
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; j++) {
-    const Word shift =
-        Simd::lookup(repeat_bytes([j](int i) { return static_cast<uint32_t>(i >> j & 1); }), bits);
-    w[2 * j] |= shift;
-    w[2 * j + 1] |= shift;
-  }
-}
-
-/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`. Without its shifts, codes are
-/// twice as large.
-template <PanelLayout layout, bool with_shifts>
-inline __attribute__((always_inline)) void load_block(const uint8_t* group, const uint8_t* block, int g,
-                                                      int first, Word book, Word w[8]) {
-  constexpr int bits = layout.code_bits;
-  const uint8_t* p = block + 4 * first;
-  if constexpr (bits == 8) {
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-      w[i] = load_words(p + 64 * i);
-      if (Simd::kSignedBytes) w[i] ^= 0x80808080u;
-    }
-    return;
-  }
-  if constexpr (bits == 3) load_triples(p, w);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4 && bits != 3; i++) {
-    if constexpr (bits >= 4) {
-      const Word v = load_words(p + 64 * i);
-      w[i] = v & 0x0f0f0f0fu;
-      w[i + 4] = v >> 4 & 0x0f0f0f0fu;
-    } else {
-      w[i] = w[i + 4] = Word{};
-    }
-  }
-  if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
-  if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
-  constexpr bool kShifts = layout.scales == Scales::SuperOddShifts;
-  if constexpr (bits == 2)
-    add_bit_pairs<!kShifts ? 0 : with_shifts ? 2 : 3>(load_words(p), load_words(p + 64), w);
-  if constexpr (kShifts && with_shifts) add_shifts(load_words(group + 192 + 4 * first) >> 4 * g, w);
-  if constexpr (bits == 1) add_bits<1>(load_words(p), w);
-  if constexpr (layout.codebook) {
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) w[i] = Simd::lookup(book, w[i]);
-  }
-}
-
-/// What the scales of a superblock are multiples of.
-struct GroupScales {
-  Float d, other;
-};
-
-template <PanelLayout layout>
-inline __attribute__((always_inline)) GroupScales load_group_scales(const uint8_t* group, int first) {
-  GroupScales s{};
-  constexpr Scales kScales = layout.scales;
-  if constexpr (kScales < Scales::Wide) return s;
-  s.d = Simd::half(group + 2 * first);
-  if constexpr (kScales == Scales::Super) s.other = -Simd::half(group + 32 + 2 * first);
-  // High nibbles stay 16 times as large; the sums that they meet are negative.
-  if constexpr (kScales == Scales::SuperHalvesMinimum)
-    s.other = Simd::half(group + 32 + 2 * first) * Simd::splat(0.0625f);
-  if constexpr (kScales == Scales::SuperShifted) s.other = s.d * Simd::splat(0.125f);
-  if constexpr (kScales >= Scales::SuperOdd) s.other = s.d + s.d;
-  return s;
-}
-
-/// Of block g: `scale` of the whole or of the first half, `second` of the second half; `minimum` and
-/// `second_minimum`, what the sums of the inputs count.
-struct BlockScales {
-  Float scale, second, minimum, second_minimum;
-};
-
-template <PanelLayout layout>
-inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* group, const GroupScales& of,
-                                                              int g, int first) {
-  BlockScales s{};
-  constexpr Scales kScales = layout.scales;
-  const auto bytes = [](const uint8_t* p) { return __builtin_convertvector(Simd::byte_ints(p), Float); };
-  if constexpr (kScales == Scales::Brain) {
-    s.scale = (Float)load_bf16(group + 32 * g + 2 * first);
-  } else if constexpr (kScales == Scales::E4m3) {
-    s.scale = Simd::half_of_bytes(group + 32 * g + first);
-    s.second = Simd::half_of_bytes(group + 32 * g + 16 + first);
-  } else if constexpr (kScales == Scales::FloatZero) {
-    s.scale = load_floats(group + 64 * g + 4 * first);
-    s.minimum = -(s.scale * bytes(group + 256 + 16 * g + first));
-  } else if constexpr (kScales == Scales::Half || kScales == Scales::HalfMinimum) {
-    s.scale = Simd::half(group + 32 * g + 2 * first);
-    if (layout.minimum()) s.minimum = Simd::half(group + 64 + 32 * g + 2 * first);
-  } else if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
-    s.scale = of.d;
-  } else if constexpr (kScales == Scales::SuperPlain) {
-    s.scale = of.d * (Float)load_int8(group + 64 + 16 * g + first);
-  } else if constexpr (kScales == Scales::SuperShifted) {
-    const Float shift = (Float)load_int8(group + 64 + 16 * g + first);
-    s.scale = of.d * (Float)((Word)shift & 0x7fffffffu);
-    s.minimum = of.other * shift;
-  } else if constexpr (kScales == Scales::SuperOdd) {
-    const Int n = (Int)(load_words(group + 64 + 4 * first) >> 4 * g & 15);
-    s.scale = Simd::fma(__builtin_convertvector(n, Float), of.other, of.d);
-  } else if constexpr (kScales == Scales::SuperOddHalves || kScales == Scales::SuperOddShifts) {
-    const Int n = Simd::byte_ints(group + 64 + 16 * g + first);
-    s.scale = Simd::fma(__builtin_convertvector(n & 15, Float), of.other, of.d);
-    s.second = Simd::fma(__builtin_convertvector(n >> 4, Float), of.other, of.d);
-  } else if constexpr (kScales == Scales::SuperHalves) {
-    s.scale = of.d * (Float)load_int8(group + 64 + 32 * g + first);
-    s.second = of.d * (Float)load_int8(group + 80 + 32 * g + first);
-  } else if constexpr (kScales == Scales::SuperHalvesMinimum) {
-    const Int a = Simd::byte_ints(group + 64 + 32 * g + first),
-              b = Simd::byte_ints(group + 80 + 32 * g + first);
-    s.scale = of.d * __builtin_convertvector(a & 15, Float);
-    s.second = of.d * __builtin_convertvector(b & 15, Float);
-    s.minimum = of.other * __builtin_convertvector(a & 240, Float);
-    s.second_minimum = of.other * __builtin_convertvector(b & 240, Float);
-  } else {
-    s.scale = of.d * bytes(group + 64 + 16 * g + first);
-    s.minimum = of.other * bytes(group + 192 + 16 * g + first);
-  }
-  return s;
-}
+constexpr int kPrefetchBytes = 2176;
 
 /// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
 /// same order in every tile shape: that makes a result independent of the shape.
@@ -299,8 +85,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
       for (int i = 0; i < 8 && kWhole; i++) w[i] = w[i] + w[i] + 0x01010101u * kPlus;
       if constexpr (kPairs) S::pair_rows(w);
       if (g == 0) scales[part] = load_group_scales<layout>(group, part * kLanes);
-      const auto [scale, second, minimum, second_minimum] =
-          load_scales<layout>(group, scales[part], g, part * kLanes);
+      const BlockScales block_scales = load_scales<layout>(group, scales[part], g, part * kLanes);
 #pragma GCC unroll 16
       for (int first = 0; first < T; first += U) {
         if (kPrefetch > 0 && part == 0) {
@@ -350,31 +135,9 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
             low[u] = value_sum(low[u], layout.halves() ? 1 : 0);
             if (layout.halves()) high[u] = value_sum(high[u], 2);
           }
-          Float& row = acc[part][t];
-          if constexpr (layout.halves()) {
-            const Float first_half = __builtin_convertvector(low[u], Float);
-            const Float second_half = __builtin_convertvector(high[u], Float);
-            if constexpr (kGrouped) {
-              row = Simd::fma(second_half, second, row);
-              row = Simd::fma(first_half, scale, row);
-            } else {
-              row =
-                  Simd::fma(Simd::fma(second_half, second, first_half * scale), Simd::splat(x_scale[t]), row);
-            }
-          } else {
-            const Int sum = kChains > 1 ? low[u] + high[u] : low[u];
-            const Float s = kGrouped ? scale : scale * Simd::splat(x_scale[t]);
-            row = Simd::fma(__builtin_convertvector(sum, Float), s, row);
-          }
-          if constexpr (layout.minimum() && layout.halves()) {
-            const auto sum = [&](int which) {
-              return __builtin_convertvector(Simd::splat_int(start + 3 * t + which), Float);
-            };
-            row = Simd::fma(minimum, sum(1), row);
-            row = Simd::fma(second_minimum, sum(2), row);
-          } else if constexpr (layout.minimum()) {
-            row = Simd::fma(minimum, Simd::splat(x_sum[t]), row);
-          }
+          const Int sum = kChains > 1 && !layout.halves() ? low[u] + high[u] : low[u];
+          acc[part][t] = add_sums<layout>(acc[part][t], sum, high[u], block_scales, x_scale + t, x_sum + t,
+                                          start + 3 * t);
         }
       }
     }
@@ -405,11 +168,17 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   finish(product, total, T, 16);
 }
 
+template <int bytes>
+inline void prefetch_ahead(const uint8_t* w) {
+  for (int at = 0; at < bytes; at += 64) __builtin_prefetch(w + kPrefetchBytes + at);
+}
+
 /// One pass: adds to c V vectors of rows from row `first` times U tokens from `token`, over `cols` inputs in
 /// rising order.
-template <Format f, int T, int V, int U, class S = Simd>
+template <Format f, int T, int V, int U, bool ahead, class S = Simd>
 inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int64_t cols, const void* x,
                                                       int first, int token, float* c) {
+  const bool prefetches = ahead && first == 0 && token == 0;
   Float acc[V][U];
 #pragma GCC unroll 64
   for (int i = 0; i < V * U; i++)
@@ -418,6 +187,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
     const uint8_t* w = panel + 4 * first;
     const int32_t* pairs = static_cast<const int32_t*>(x) + token;
     for (int64_t k = 0; k < cols; k += 2, w += 128, pairs += T) {
+      if (prefetches) prefetch_ahead<128>(w);
       Word row[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; v++) row[v] = load_words(w + 4 * kLanes * v);
@@ -432,6 +202,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
     const uint8_t* w = panel + 4 * first;
     const float* values = static_cast<const float*>(x) + token;
     for (int64_t k = 0; k < cols; k += 2, w += 128, values += 2 * T) {
+      if (prefetches) prefetch_ahead<128>(w);
       Float even[V], odd[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; v++) {
@@ -457,6 +228,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
     const uint8_t* w = panel + kSize * first;
     const float* values = static_cast<const float*>(x) + token;
     for (int64_t k = 0; k < cols; k++, w += 32 * kSize, values += T) {
+      if (prefetches) prefetch_ahead<32 * kSize>(w);
       Float row[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; v++) {
@@ -480,7 +252,7 @@ inline __attribute__((always_inline)) void float_pass(const uint8_t* panel, int6
 
 /// The accumulators of a pass fit the registers, so that a tile may take several passes. Those share a
 /// stretch of the inputs that stays in the first-level cache.
-template <Format f, int T>
+template <Format f, int T, bool ahead>
 __attribute__((noinline)) void float_product(const TileProduct& product) {
   constexpr bool kWide = Simd::kRegisters >= 32;
   constexpr int kPanelVectors = 32 / kLanes;
@@ -499,7 +271,7 @@ __attribute__((noinline)) void float_product(const TileProduct& product) {
     const int64_t cols = k + stretch < product.cols ? stretch : product.cols - k;
     for (int first = 0; first < 32; first += V * kLanes) {
       for (int token = 0; token < T; token += U)
-        float_pass<f, T, V, U>(panel + layout.data, cols, x, first, token, c);
+        float_pass<f, T, V, U, ahead>(panel + layout.data, cols, x, first, token, c);
     }
     if constexpr (kScaled) {
       for (int i = 0; i < T * 32; i += kLanes) {
@@ -624,8 +396,6 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
   }
 }
 
-constexpr int kPrefetchBytes = 2176;
-
 template <PanelLayout layout>
 constexpr void set_quantised(Kernels& k, Format format) {
   // A stream with high bits reads better with prefetches, which only the shapes with time for them have.
@@ -636,8 +406,26 @@ constexpr void set_quantised(Kernels& k, Format format) {
   p[kTile4] = quantised_product<layout, 4, kPrefetch4>;
   p[kTile8] = quantised_product<layout, 8, 0>;
   p[kTile16] = quantised_product<layout, 16, kPrefetchBytes>;
-  p[kTile8Prefetch] = quantised_product<layout, 8, kPrefetchBytes>;
+  p[kTile1Ahead] = quantised_product<layout, 1, kPrefetchBytes>;
+  p[kTile2Ahead] = quantised_product<layout, 2, kPrefetchBytes>;
+  p[kTile4Ahead] = quantised_product<layout, 4, kPrefetchBytes>;
+  p[kTile8Ahead] = quantised_product<layout, 8, kPrefetchBytes>;
   k.scheme[static_cast<int>(format)] = layout.grouped() ? Scheme::Int8x256 : Scheme::Int8x32;
+}
+
+template <Format f>
+constexpr void set_float(Kernels& k) {
+  auto& p = k.product[static_cast<int>(f)];
+  p[kTile1] = float_product<f, 1, false>;
+  p[kTile2] = float_product<f, 2, false>;
+  p[kTile4] = float_product<f, 4, false>;
+  p[kTile8] = float_product<f, 8, false>;
+  p[kTile12] = float_product<f, 12, false>;
+  p[kTile1Ahead] = float_product<f, 1, true>;
+  p[kTile2Ahead] = float_product<f, 2, true>;
+  p[kTile4Ahead] = float_product<f, 4, true>;
+  p[kTile8Ahead] = float_product<f, 8, true>;
+  k.scheme[static_cast<int>(f)] = Scheme::F32;
 }
 
 constexpr Kernels make_kernels() {
@@ -646,16 +434,7 @@ constexpr Kernels make_kernels() {
   k.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
   k.prepare[static_cast<int>(Scheme::Int8x32)] = prepare_int8<1>;
   k.prepare[static_cast<int>(Scheme::Int8x256)] = prepare_int8<8>;
-#define VLLM_FLOAT_FORMAT(name)                             \
-  {                                                         \
-    auto& p = k.product[static_cast<int>(Format::name)];    \
-    p[kTile1] = float_product<Format::name, 1>;             \
-    p[kTile2] = float_product<Format::name, 2>;             \
-    p[kTile4] = float_product<Format::name, 4>;             \
-    p[kTile8] = float_product<Format::name, 8>;             \
-    p[kTile12] = float_product<Format::name, 12>;           \
-    k.scheme[static_cast<int>(Format::name)] = Scheme::F32; \
-  }
+#define VLLM_FLOAT_FORMAT(name) set_float<Format::name>(k);
 #define VLLM_QUANTISED_FORMAT(name) set_quantised<panel_layout(Format::name)>(k, Format::name);
   VLLM_FLOAT_FORMAT(F32)
   VLLM_FLOAT_FORMAT(F16)

@@ -1,0 +1,135 @@
+// Attention over a bf16 cache with AMX, whose tiles the cache's layout fits as it is: 16 keys times 32 dims,
+// and 16 dims of 32 values.
+#include "device/cpu/amx_tiles.h"
+#include "device/cpu/attention_bf16dot.h"
+
+namespace vllm::cpu {
+namespace {
+
+struct Bf16Tiles : Bf16Operands {
+  struct Scratch {
+    float* scores;     // [rows][kScoreStride]
+    Operand* weights;  // [rows][kGroup / 2]
+    Operand* queries;  // [rows][dim / 2]
+
+    Scratch(void* memory, int rows) {
+      scores = static_cast<float*>(memory);
+      weights = reinterpret_cast<Operand*>(scores + rows * kScoreStride);
+      queries = weights + rows * kGroup / 2;
+    }
+  };
+  static int64_t scratch_bytes(int rows, int dim) {
+    return whole_lines(rows * (kScoreStride * static_cast<int64_t>(sizeof(float)) +
+                               (kGroup / 2 + dim / 2) * static_cast<int64_t>(sizeof(Operand))));
+  }
+
+  static void store(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
+                    void* keys, void* values) {
+    store_token(layout, head_dim, slot, k, v, static_cast<Stored*>(keys), static_cast<Stored*>(values));
+  }
+
+  static void pack_query(const AttentionTile& tile, int row, const Scratch& scratch) {
+    for (int d = 0; d < tile.dim; d += kUnit) {
+      const F q = load_some(tile.query[row] + d, tile.head_dim - d) * tile.scale;
+      store_operands(scratch.queries + (row * tile.dim + d) / 2, &q, F{});
+    }
+  }
+
+  template <int R>
+  static void scores(const AttentionTile& tile, const Units& units, int begin, int end,
+                     const Scratch& scratch) {
+    constexpr int kPass = 4;
+    configure(R, kUnit);
+    const KvLayout layout{tile.block_size, tile.dim, kElement};
+    const int64_t row = 4 * layout.block_size;  // bytes from a pair of dims to the next
+    for (int u = begin; u < end; u += kPass) {
+      const char* keys[kPass];
+      for (int i = 0; i < kPass; ++i) {
+        const int unit = u + i < end ? u + i : u;
+        keys[i] = tile.keys + units.block[unit] + 2 * layout.key(units.slot[unit], 0);
+      }
+      const int count = end - u;
+      const auto with = [&](auto body) {
+        body.template operator()<0>();
+        if (count > 1) body.template operator()<1>();
+        if (count > 2) body.template operator()<2>();
+        if (count > 3) body.template operator()<3>();
+      };
+      with([&]<int i>() { zero_tile<i>(); });
+      const Operand* query = scratch.queries;
+      int d = 0;
+      for (; d + kTileInputs <= tile.dim; d += kTileInputs, query += kTilePairs) {
+        load_tile<4>(query, 2 * tile.dim);
+        with([&]<int i>() {
+          load_tile<6>(keys[i], row);
+          bf16_dots<i, 4, 6>();
+          keys[i] += kTilePairs * row;
+        });
+      }
+      if (d < tile.dim) {
+        load_tile<5>(query, 2 * tile.dim);
+        with([&]<int i>() {
+          load_tile<7>(keys[i], row);
+          bf16_dots<i, 5, 7>();
+        });
+      }
+      with([&]<int i>() { store_tile<i>(scratch.scores + (u + i) * kUnit, 4 * kScoreStride); });
+    }
+  }
+
+  static F store_weights(const Scratch& scratch, int row, int unit, const F* weights, F sum) {
+    return store_operands(scratch.weights + row * (kGroup / 2) + unit * (kUnit / 2), weights, sum);
+  }
+  static void no_weights(const Scratch& scratch, int row, int begin, int end) {
+    Operand* weights = scratch.weights + row * (kGroup / 2);
+    for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
+  }
+
+  /// Two units of a block that lie in one tile of values are multiplied together, whichever rows see them:
+  /// those that one of its rows does not see weigh nothing.
+  template <int R>
+  static void values(const AttentionTile& tile, const Units& units, int begin, int end,
+                     const Scratch& scratch, float* o) {
+    configure(R, kUnit);
+    const bool pairs = tile.block_size % (2 * kUnit) == 0;
+    for (int chunk = 0; chunk < tile.dim; chunk += 64) {
+      const int width = tile.dim - chunk < 64 ? tile.dim - chunk : 64;
+      const auto with = [&](auto body) {
+        body.template operator()<0>();
+        if (width > 16) body.template operator()<1>();
+        if (width > 32) body.template operator()<2>();
+        if (width > 48) body.template operator()<3>();
+      };
+      with([&]<int i>() { load_tile<i>(o + chunk + 16 * i, 4 * tile.dim); });
+      for (int u = begin; u < end;) {
+        const bool both = pairs && u % 2 == 0 && u + 1 < end;
+        const Operand* const weights = scratch.weights + u * (kUnit / 2);
+        const char* const from = tile.values + units.block[u] +
+                                 2 * (chunk * static_cast<int64_t>(tile.block_size) + units.slot[u] * width);
+        if (both) {
+          load_tile<4>(weights, 2 * kGroup);
+          with([&]<int i>() {
+            load_tile<6>(from + 64 * i, 4 * width);
+            bf16_dots<i, 4, 6>();
+          });
+        } else {
+          load_tile<5>(weights, 2 * kGroup);
+          with([&]<int i>() {
+            load_tile<7>(from + 64 * i, 4 * width);
+            bf16_dots<i, 5, 7>();
+          });
+        }
+        u += both ? 2 : 1;
+      }
+      with([&]<int i>() { store_tile<i>(o + chunk + 16 * i, 4 * tile.dim); });
+    }
+  }
+
+  static void done() { release(); }
+};
+
+}  // namespace
+
+const AttentionKernels& attention_amx() { return kAttentionKernels<Bf16Tiles>; }
+
+}  // namespace vllm::cpu
