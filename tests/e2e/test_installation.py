@@ -13,7 +13,7 @@ VERDICT = re.compile(
 )
 
 
-@pytest.mark.parametrize("isa", ["", "baseline", "avx2", "avx512", "avx512bf16", "amx"])
+@pytest.mark.parametrize("isa", ["", "baseline", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"])
 def test_one_line_tells_the_verdict(isa):
     command = [REPOSITORY / "run.sh", "selftest"]
     done = subprocess.run(command, env=os.environ | {"VLLM_CPU_ISA": isa}, capture_output=True, text=True, timeout=60)

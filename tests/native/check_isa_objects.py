@@ -25,7 +25,7 @@ def weak_symbols(path: str) -> list[str]:
 
 
 def main() -> int:
-    objects = [path for path in sys.argv[1:] if re.search(r"_(avx|neon)\w*\.cc\.o(bj)?$", path)]
+    objects = [path for path in sys.argv[1:] if re.search(r"_(avx|amx|neon)\w*\.cc\.o(bj)?$", path)]
     if not objects:
         print("no object for an instruction set was named", file=sys.stderr)
         return 1

@@ -7,12 +7,12 @@ namespace vllm::cpu {
 namespace {
 
 /// Few rows read the cache as it comes from memory. Prefetches the lines, `stride` apart, of a tile to come.
-template <int R>
+template <int R, int lines>
 inline void read_ahead(const char* from, int64_t stride) {
   constexpr int kBytes = 4096;
   if constexpr (R <= 8) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kTilePairs; ++i) __builtin_prefetch(from + kBytes + i * stride);
+    for (int i = 0; i < lines; ++i) __builtin_prefetch(from + kBytes + i * stride);
   }
 }
 
@@ -71,7 +71,7 @@ struct Bf16Tiles : Bf16Operands {
       for (; d + kTileInputs <= tile.dim; d += kTileInputs, query += kTilePairs) {
         load_tile<4>(query, 2 * tile.dim);
         with([&]<int i>() {
-          read_ahead<R>(keys[i], row);
+          read_ahead<R, kTilePairs>(keys[i], row);
           load_tile<6>(keys[i], row);
           bf16_dots<i, 4, 6>();
           keys[i] += kTilePairs * row;
@@ -96,13 +96,10 @@ struct Bf16Tiles : Bf16Operands {
     for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
   }
 
-  /// Two units of a block that lie in one tile of values are multiplied together, whichever rows see them:
-  /// those that one of its rows does not see weigh nothing.
   template <int R>
   static void values(const AttentionTile& tile, const Units& units, int begin, int end,
                      const Scratch& scratch, float* o) {
     configure(R, kUnit);
-    const bool pairs = tile.block_size % (2 * kUnit) == 0;
     for (int chunk = 0; chunk < tile.dim; chunk += 64) {
       const int width = tile.dim - chunk < 64 ? tile.dim - chunk : 64;
       const auto with = [&](auto body) {
@@ -112,26 +109,15 @@ struct Bf16Tiles : Bf16Operands {
         if (width > 48) body.template operator()<3>();
       };
       with([&]<int i>() { load_tile<i>(o + chunk + 16 * i, 4 * tile.dim); });
-      for (int u = begin; u < end;) {
-        const bool both = pairs && u % 2 == 0 && u + 1 < end;
-        const Operand* const weights = scratch.weights + u * (kUnit / 2);
+      for (int u = begin; u < end; ++u) {
+        load_tile<5>(scratch.weights + u * (kUnit / 2), 2 * kGroup);
         const char* const from = tile.values + units.block[u] +
                                  2 * (chunk * static_cast<int64_t>(tile.block_size) + units.slot[u] * width);
-        if (both) {
-          load_tile<4>(weights, 2 * kGroup);
-          with([&]<int i>() {
-            read_ahead<R>(from + 64 * i, 4 * width);
-            load_tile<6>(from + 64 * i, 4 * width);
-            bf16_dots<i, 4, 6>();
-          });
-        } else {
-          load_tile<5>(weights, 2 * kGroup);
-          with([&]<int i>() {
-            load_tile<7>(from + 64 * i, 4 * width);
-            bf16_dots<i, 5, 7>();
-          });
-        }
-        u += both ? 2 : 1;
+        with([&]<int i>() {
+          read_ahead<R, kUnit / 2>(from + 64 * i, 4 * width);
+          load_tile<7>(from + 64 * i, 4 * width);
+          bf16_dots<i, 5, 7>();
+        });
       }
       with([&]<int i>() { store_tile<i>(o + chunk + 16 * i, 4 * tile.dim); });
     }

@@ -25,7 +25,7 @@ constexpr int64_t kInlineElements = 16384;  // less work than this is not worth 
 const ElementwiseKernels& elementwise_kernels(Isa isa) {
 #if defined(__x86_64__)
   if (isa >= Isa::Avx512) return elementwise_avx512();
-  if (isa == Isa::Avx2) return elementwise_avx2();
+  if (isa >= Isa::Avx2) return elementwise_avx2();
 #endif
   (void)isa;
   return elementwise_baseline();
@@ -34,7 +34,7 @@ const ElementwiseKernels& elementwise_kernels(Isa isa) {
 const DeltaNetKernels& delta_net_kernels(Isa isa) {
 #if defined(__x86_64__)
   if (isa >= Isa::Avx512) return delta_net_avx512();
-  if (isa == Isa::Avx2) return delta_net_avx2();
+  if (isa >= Isa::Avx2) return delta_net_avx2();
 #endif
   (void)isa;
   return delta_net_baseline();
@@ -46,7 +46,7 @@ const AttentionKernels& attention_kernels(Isa isa, KvFormat format) {
   if (isa == Isa::Amx && format == KvFormat::BF16) return attention_amx();
   if (isa == Isa::Avx512Bf16 && format == KvFormat::BF16) return attention_avx512bf16();
   if (isa >= Isa::Avx512) return attention_avx512(element);
-  if (isa == Isa::Avx2) return attention_avx2(element);
+  if (isa >= Isa::Avx2) return attention_avx2(element);
 #elif defined(__aarch64__)
   if (isa == Isa::NeonBf16 && format == KvFormat::BF16) return attention_neonbf16();
 #endif

@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 #include <string>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,8 +19,8 @@
 namespace vllm::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2",        "avx512",  "avx512bf16",
-                                  "amx",      "neondotprod", "neonbf16"};
+constexpr const char* kNames[] = {"baseline",   "avx2", "avxvnni",     "avx512",  "avx512vnni",
+                                  "avx512bf16", "amx",  "neondotprod", "neonbf16"};
 
 #if defined(__x86_64__)
 
@@ -32,6 +35,12 @@ bool tiles_allowed() {
 #endif
 }
 
+/// gcc 12 has no name for it. It needs what AVX2 needs of the system.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
+
 bool has(Isa isa) {
   switch (isa) {
     case Isa::Avx2:
@@ -40,8 +49,12 @@ bool has(Isa isa) {
     case Isa::Avx512:
       return has(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    case Isa::AvxVnni:
+      return has(Isa::Avx2) && has_avx_vnni();
+    case Isa::Avx512Vnni:
+      return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::Avx512Bf16:
-      return has(Isa::Avx512) && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+      return has(Isa::Avx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::Amx:
       return has(Isa::Avx512Bf16) && __builtin_cpu_supports("amx-tile") &&
              __builtin_cpu_supports("amx-int8") && __builtin_cpu_supports("amx-bf16") && tiles_allowed();
@@ -95,7 +108,8 @@ bool has(Isa) { return false; }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> all = {Isa::Baseline};
-  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Amx, Isa::NeonDotprod, Isa::NeonBf16})
+  for (Isa isa : {Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Amx,
+                  Isa::NeonDotprod, Isa::NeonBf16})
     if (has(isa)) all.push_back(isa);
   return all;
 }

@@ -15,15 +15,32 @@
 namespace vllm::cpu {
 namespace {
 
+#if defined(__x86_64__)
+/// `add` runs instructions of its set.
+template <void (*add)(Kernels&)>
+const Kernels& with(const Kernels& base) {
+  static const Kernels kernels = [&] {
+    Kernels copy = base;
+    add(copy);
+    return copy;
+  }();
+  return kernels;
+}
+#endif
+
 const Kernels& kernels_of(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::Amx:
-      return amx_kernels();
+      return with<add_amx>(kernels_of(Isa::Avx512Bf16));
     case Isa::Avx512Bf16:
-      return kAvx512Bf16Kernels;
+      return with<add_avx512bf16>(kernels_of(Isa::Avx512Vnni));
+    case Isa::Avx512Vnni:
+      return with<add_avx512vnni>(kAvx512Kernels);
     case Isa::Avx512:
       return kAvx512Kernels;
+    case Isa::AvxVnni:
+      return with<add_avxvnni>(kAvx2Kernels);
     case Isa::Avx2:
       return kAvx2Kernels;
 #elif defined(__aarch64__)

@@ -100,21 +100,16 @@ void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const A
 
 }  // namespace
 
-const Kernels& amx_kernels() {
-  static const Kernels kernels = [] {
-    Kernels k = kAvx512Bf16Kernels;
-    auto& product = k.product[static_cast<int>(Format::BF16)];
-    product[kTile1] = product[kTile1Ahead] = bf16_product<1>;
-    product[kTile2] = product[kTile2Ahead] = bf16_product<2>;
-    product[kTile4] = product[kTile4Ahead] = bf16_product<4>;
-    product[kTile8] = product[kTile8Ahead] = bf16_product<8>;
-    product[kTile16] = bf16_product<16>;
-    k.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
-    k.bf16_by_16 = true;
-    k.release = release;
-    return k;
-  }();
-  return kernels;
+void add_amx(Kernels& kernels) {
+  auto& product = kernels.product[static_cast<int>(Format::BF16)];
+  product[kTile1] = product[kTile1Ahead] = bf16_product<1>;
+  product[kTile2] = product[kTile2Ahead] = bf16_product<2>;
+  product[kTile4] = product[kTile4Ahead] = bf16_product<4>;
+  product[kTile8] = product[kTile8Ahead] = bf16_product<8>;
+  product[kTile16] = bf16_product<16>;
+  kernels.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
+  kernels.bf16_by_16 = true;
+  kernels.release = release;
 }
 
 }  // namespace vllm::cpu

@@ -1,4 +1,4 @@
-// matmul with AVX-512 VNNI and BF16: vpdpbusd for quantised weights, vdpbf16ps for bf16 ones.
+// matmul with AVX-512 BF16: vdpbf16ps for bf16 weights, the rest as with VNNI.
 // gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -11,20 +11,8 @@ struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = true;
   static constexpr bool kTokenPairs = false;
-  static constexpr int kTurns = 4;
+  static constexpr int kTurns = 1;
 
-  /// gcc 12 does not fold the broadcast of x into the instruction by itself; that is worth 4 to 8 %.
-  template <int kMax, int n>
-  static Int dots(const Word* w, const int8_t* x, Int sum) {
-    struct Four {
-      int8_t v[4];
-    };
-#pragma GCC unroll 8
-    for (int i = 0; i < n; i++) {
-      asm("vpdpbusd %2%{1to16%},%1,%0" : "+v"(sum) : "v"(w[i]), "m"(*(const Four*)(x + 4 * i)));
-    }
-    return sum;
-  }
   static Float bf16_dot(Float c, Word w, Int x) {
     asm("vdpbf16ps %2,%1,%0" : "+v"(c) : "v"(w), "v"(x));
     return c;
@@ -37,5 +25,10 @@ struct Simd : Avx512Vectors {
 #include "device/cpu/matmul_tiles-inl.h"
 
 namespace vllm::cpu {
-constinit const Kernels kAvx512Bf16Kernels = make_kernels();
+
+void add_avx512bf16(Kernels& kernels) {
+  kernels.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
+  set_float<Format::BF16>(kernels);
 }
+
+}  // namespace vllm::cpu

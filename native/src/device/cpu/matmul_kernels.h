@@ -72,8 +72,11 @@ extern const Kernels kBaselineKernels;
 #if defined(__x86_64__)
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
-extern const Kernels kAvx512Bf16Kernels;
-const Kernels& amx_kernels();
+// What these sets have better than the ones they build on.
+void add_avxvnni(Kernels& kernels);     // AVX2
+void add_avx512vnni(Kernels& kernels);  // AVX-512
+void add_avx512bf16(Kernels& kernels);  // its VNNI
+void add_amx(Kernels& kernels);         // its BF16
 #elif defined(__aarch64__)
 extern const Kernels kNeonDotprodKernels;
 extern const Kernels kNeonBf16Kernels;

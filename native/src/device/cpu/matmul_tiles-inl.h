@@ -26,6 +26,8 @@ namespace vllm::cpu {
 namespace {
 
 constexpr int kPrefetchBytes = 2176;
+constexpr bool kReadsAhead =
+    kLanes >= 8;  // processors of narrower vectors get no products of their own for it
 
 /// Integer sums of a block are exact, and the float operations of one (row, token) run block by block, in the
 /// same order in every tile shape: that makes a result independent of the shape.
@@ -119,7 +121,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
 #pragma GCC unroll 4
             for (int u = 0; u < U; u++) {
               Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
-              sum = Simd::dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
+              sum = S::template dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
             }
           }
         }
@@ -292,7 +294,7 @@ uint32_t float_bits(float v) {
   return bits;
 }
 
-void prepare_f32(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
+inline void prepare_f32(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
   float* out = static_cast<float*>(tile.x);
   for (int t = 0; t < tokens; t++) {
     const float* row = x + t * ldx;
@@ -308,7 +310,7 @@ inline uint32_t bf16_bits(float v) {
   return (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded;
 }
 
-void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
+inline void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
   uint32_t* out = static_cast<uint32_t*>(tile.x);
   const int64_t pairs = cols / 2;
   for (int t = 0; t < tokens; t++) {
@@ -400,15 +402,16 @@ template <PanelLayout layout>
 constexpr void set_quantised(Kernels& k, Format format) {
   // A stream with high bits reads better with prefetches, which only the shapes with time for them have.
   constexpr int kPrefetch4 = layout.code_bits % 4 ? kPrefetchBytes : 0;
+  constexpr int kFew = kReadsAhead ? kPrefetchBytes : 0;
   auto& p = k.product[static_cast<int>(format)];
   p[kTile1] = quantised_product<layout, 1, 0>;
   p[kTile2] = quantised_product<layout, 2, 0>;
   p[kTile4] = quantised_product<layout, 4, kPrefetch4>;
   p[kTile8] = quantised_product<layout, 8, 0>;
   p[kTile16] = quantised_product<layout, 16, kPrefetchBytes>;
-  p[kTile1Ahead] = quantised_product<layout, 1, kPrefetchBytes>;
-  p[kTile2Ahead] = quantised_product<layout, 2, kPrefetchBytes>;
-  p[kTile4Ahead] = quantised_product<layout, 4, kPrefetchBytes>;
+  p[kTile1Ahead] = quantised_product<layout, 1, kFew>;
+  p[kTile2Ahead] = quantised_product<layout, 2, kFew>;
+  p[kTile4Ahead] = quantised_product<layout, 4, kFew>;
   p[kTile8Ahead] = quantised_product<layout, 8, kPrefetchBytes>;
   k.scheme[static_cast<int>(format)] = layout.grouped() ? Scheme::Int8x256 : Scheme::Int8x32;
 }
@@ -421,54 +424,39 @@ constexpr void set_float(Kernels& k) {
   p[kTile4] = float_product<f, 4, false>;
   p[kTile8] = float_product<f, 8, false>;
   p[kTile12] = float_product<f, 12, false>;
-  p[kTile1Ahead] = float_product<f, 1, true>;
-  p[kTile2Ahead] = float_product<f, 2, true>;
-  p[kTile4Ahead] = float_product<f, 4, true>;
-  p[kTile8Ahead] = float_product<f, 8, true>;
-  k.scheme[static_cast<int>(f)] = Scheme::F32;
+  p[kTile1Ahead] = float_product<f, 1, kReadsAhead>;
+  p[kTile2Ahead] = float_product<f, 2, kReadsAhead>;
+  p[kTile4Ahead] = float_product<f, 4, kReadsAhead>;
+  p[kTile8Ahead] = float_product<f, 8, kReadsAhead>;
+  k.scheme[static_cast<int>(f)] = f == Format::BF16 && Simd::kBf16Dots ? Scheme::BF16 : Scheme::F32;
 }
 
+template <Format... formats>
+constexpr void set_quantised(Kernels& k) {
+  (set_quantised<panel_layout(formats)>(k, formats), ...);
+}
+
+/// A template, so that a file that does not call it compiles no products of them.
+template <class S = Simd>
+constexpr void add_quantised_formats(Kernels& k) {
+  using enum Format;
+  set_quantised<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4, NVFP4, Q2_K, Q3_K, IQ4_XS,
+                TQ1_0, TQ2_0, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, Q1_0, Q4_Z>(k);
+}
+
+template <class S = Simd>
 constexpr Kernels make_kernels() {
   Kernels k{};
   k.prepare[static_cast<int>(Scheme::F32)] = prepare_f32;
   k.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
   k.prepare[static_cast<int>(Scheme::Int8x32)] = prepare_int8<1>;
   k.prepare[static_cast<int>(Scheme::Int8x256)] = prepare_int8<8>;
-#define VLLM_FLOAT_FORMAT(name) set_float<Format::name>(k);
-#define VLLM_QUANTISED_FORMAT(name) set_quantised<panel_layout(Format::name)>(k, Format::name);
-  VLLM_FLOAT_FORMAT(F32)
-  VLLM_FLOAT_FORMAT(F16)
-  VLLM_FLOAT_FORMAT(BF16)
-  VLLM_FLOAT_FORMAT(F8_E4M3)
-  VLLM_FLOAT_FORMAT(F8_E4M3_64)
-  VLLM_QUANTISED_FORMAT(Q4_0)
-  VLLM_QUANTISED_FORMAT(Q4_1)
-  VLLM_QUANTISED_FORMAT(Q5_0)
-  VLLM_QUANTISED_FORMAT(Q5_1)
-  VLLM_QUANTISED_FORMAT(Q8_0)
-  VLLM_QUANTISED_FORMAT(Q4_K)
-  VLLM_QUANTISED_FORMAT(Q5_K)
-  VLLM_QUANTISED_FORMAT(Q6_K)
-  VLLM_QUANTISED_FORMAT(IQ4_NL)
-  VLLM_QUANTISED_FORMAT(MXFP4)
-  VLLM_QUANTISED_FORMAT(NVFP4)
-  VLLM_QUANTISED_FORMAT(Q2_K)
-  VLLM_QUANTISED_FORMAT(Q3_K)
-  VLLM_QUANTISED_FORMAT(IQ4_XS)
-  VLLM_QUANTISED_FORMAT(TQ1_0)
-  VLLM_QUANTISED_FORMAT(TQ2_0)
-  VLLM_QUANTISED_FORMAT(IQ2_XXS)
-  VLLM_QUANTISED_FORMAT(IQ2_XS)
-  VLLM_QUANTISED_FORMAT(IQ2_S)
-  VLLM_QUANTISED_FORMAT(IQ3_XXS)
-  VLLM_QUANTISED_FORMAT(IQ3_S)
-  VLLM_QUANTISED_FORMAT(IQ1_S)
-  VLLM_QUANTISED_FORMAT(IQ1_M)
-  VLLM_QUANTISED_FORMAT(Q1_0)
-  VLLM_QUANTISED_FORMAT(Q4_Z)
-#undef VLLM_FLOAT_FORMAT
-#undef VLLM_QUANTISED_FORMAT
-  if (Simd::kBf16Dots) k.scheme[static_cast<int>(Format::BF16)] = Scheme::BF16;
+  set_float<Format::F32>(k);
+  set_float<Format::F16>(k);
+  set_float<Format::BF16>(k);
+  set_float<Format::F8_E4M3>(k);
+  set_float<Format::F8_E4M3_64>(k);
+  add_quantised_formats(k);
   return k;
 }
 
