@@ -16,32 +16,12 @@ inline void read_ahead(const char* from, int64_t stride) {
   }
 }
 
-struct Bf16Tiles : Bf16Operands {
-  struct Scratch {
-    float* scores;     // [rows][kScoreStride]
-    Operand* weights;  // [rows][kGroup / 2]
-    Operand* queries;  // [rows][dim / 2]
-
-    Scratch(void* memory, int rows) {
-      scores = static_cast<float*>(memory);
-      weights = reinterpret_cast<Operand*>(scores + rows * kScoreStride);
-      queries = weights + rows * kGroup / 2;
-    }
-  };
-  static int64_t scratch_bytes(int rows, int dim) {
-    return whole_lines(rows * (kScoreStride * static_cast<int64_t>(sizeof(float)) +
-                               (kGroup / 2 + dim / 2) * static_cast<int64_t>(sizeof(Operand))));
-  }
-
-  static void store(const KvLayout& layout, int head_dim, int64_t slot, const float* k, const float* v,
-                    void* keys, void* values) {
-    store_token(layout, head_dim, slot, k, v, static_cast<Stored*>(keys), static_cast<Stored*>(values));
-  }
-
+struct Bf16Tiles : OperandCache<Bf16Operands> {
+  /// As [rows][dim / 2].
   static void pack_query(const AttentionTile& tile, int row, const Scratch& scratch) {
     for (int d = 0; d < tile.dim; d += kUnit) {
       const F q = load_some(tile.query[row] + d, tile.head_dim - d) * tile.scale;
-      store_operands(scratch.queries + (row * tile.dim + d) / 2, &q, F{});
+      Bf16Operands::store_operands(scratch.queries + (row * tile.dim + d) / 2, &q, F{});
     }
   }
 
@@ -50,7 +30,7 @@ struct Bf16Tiles : Bf16Operands {
                      const Scratch& scratch) {
     constexpr int kPass = 4;
     configure(R, kUnit);
-    const KvLayout layout{tile.block_size, tile.dim, kElement};
+    const KvLayout layout{tile.block_size, tile.dim, Bf16Operands::kElement};
     const int64_t row = 4 * layout.block_size;  // bytes from a pair of dims to the next
     for (int u = begin; u < end; u += kPass) {
       const char* keys[kPass];
@@ -86,14 +66,6 @@ struct Bf16Tiles : Bf16Operands {
       }
       with([&]<int i>() { store_tile<i>(scratch.scores + (u + i) * kUnit, 4 * kScoreStride); });
     }
-  }
-
-  static F store_weights(const Scratch& scratch, int row, int unit, const F* weights, F sum) {
-    return store_operands(scratch.weights + row * (kGroup / 2) + unit * (kUnit / 2), weights, sum);
-  }
-  static void no_weights(const Scratch& scratch, int row, int begin, int end) {
-    Operand* weights = scratch.weights + row * (kGroup / 2);
-    for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
   }
 
   template <int R>

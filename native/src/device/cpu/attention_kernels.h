@@ -303,17 +303,16 @@ inline Units units_of(const AttentionTile& tile, int group, int seen_first, int 
   return units;
 }
 
+/// What caches share whose products take a pair of query values or weights at a time.
 template <class Pairs>
-struct PairCache {
-  static void done() {}
-
+struct OperandCache {
   using Stored = typename Pairs::Stored;
   using Operand = typename Pairs::Operand;
 
   struct Scratch {
     float* scores;     // [rows][kScoreStride]
     Operand* weights;  // [rows][kGroup / 2]
-    Operand* queries;  // [dim / 2][rows]
+    Operand* queries;  // [dim / 2][rows], or as pack_query of the cache lays them out
 
     Scratch(void* memory, int rows) {
       scores = static_cast<float*>(memory);
@@ -331,6 +330,23 @@ struct PairCache {
     Pairs::store_token(layout, head_dim, slot, k, v, static_cast<Stored*>(keys),
                        static_cast<Stored*>(values));
   }
+
+  static F store_weights(const Scratch& scratch, int row, int unit, const F* weights, F sum) {
+    return Pairs::store_operands(scratch.weights + row * (kGroup / 2) + unit * (kUnit / 2), weights, sum);
+  }
+  static void no_weights(const Scratch& scratch, int row, int begin, int end) {
+    Operand* weights = scratch.weights + row * (kGroup / 2);
+    for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
+  }
+
+  static void done() {}
+};
+
+template <class Pairs>
+struct PairCache : OperandCache<Pairs> {
+  using typename OperandCache<Pairs>::Stored;
+  using typename OperandCache<Pairs>::Operand;
+  using typename OperandCache<Pairs>::Scratch;
 
   static void pack_query(const AttentionTile& tile, int row, const Scratch& scratch) {
     Operand pairs[kUnit / 2];
@@ -360,14 +376,6 @@ struct PairCache {
       score_units<Pairs, R, kPass>(keys, tile.block_size, tile.dim, scratch.queries,
                                    scratch.scores + u * kUnit);
     }
-  }
-
-  static F store_weights(const Scratch& scratch, int row, int unit, const F* weights, F sum) {
-    return Pairs::store_operands(scratch.weights + row * (kGroup / 2) + unit * (kUnit / 2), weights, sum);
-  }
-  static void no_weights(const Scratch& scratch, int row, int begin, int end) {
-    Operand* weights = scratch.weights + row * (kGroup / 2);
-    for (int j = begin * kUnit / 2; j < end * kUnit / 2; ++j) weights[j] = Operand{};
   }
 
   template <int R>
