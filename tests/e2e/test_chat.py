@@ -103,7 +103,7 @@ def check_city(found) -> None:
 @pytest.fixture(scope="module")
 def ending(loaded) -> str:
     """LogitBias that ends an answer wherever its constraint lets it end, and closes JSON that goes on for long."""
-    bias = {"<|im_end|>": 50.0, "}": 7.0, '"}': 7.0, "]": 7.0, '"': 3.0}
+    bias = {"<|im_end|>": 50.0, "}": 7.0, '"}': 7.0, "]": 7.0, '"': 6.0}
     tokens = {text: loaded.tokenize(text) for text in bias}
     return json.dumps({ids[0]: bias[text] for text, ids in tokens.items() if len(ids) == 1})
 
@@ -171,19 +171,10 @@ def test_GRAM_08_answers_are_valid_for_their_schema(loaded, form):
     assert len({city["city"] for city in found}) > 3
 
 
-def check_objects(answers: list[tuple[str, bool]]) -> None:
-    """Texts, and whether each came to its end: a small model may not find out of a string, and which of them do not
-    depends on the machine."""
-    whole = [text for text, ended in answers if ended]
-    assert len(whole) >= len(answers) - 2, answers
-    assert all(isinstance(strict_json(text), dict) for text in whole), whole
-    assert len(set(whole)) > 3
-    assert all(text.lstrip().startswith("{") for text, _ in answers), answers
-
-
 def test_answers_follow_the_hosts_json_grammar(loaded, ending):
     fields = said("Give me JSON about a cat.", Grammar=JSON_OBJECT, LogitBias=ending, Tokens=500)
-    check_objects([(reply.message.decode(), reply.tokens < 500) for reply in seeded_answers(loaded, fields)])
+    for reply in seeded_answers(loaded, fields):
+        assert isinstance(strict_json(reply.message.decode()), dict), reply.message
 
 
 def test_answers_follow_the_hosts_grammar_of_a_schema(loaded):
@@ -225,7 +216,9 @@ def test_GRAM_08_answers_are_json_objects(engine, ending, asked_as):
     fields = user("Give me JSON about a cat.") | {"logit_bias": json.loads(ending), "max_tokens": 500} | asked_as
     runs = [Run(engine, temperature=1.0, seed=seed, **fields) for seed in SEEDS]
     results = [run.wait() for run in runs]
-    check_objects([(result.text, result.finish == "stop") for result in results])
+    assert all(isinstance(strict_json(result.text), dict) for result in results), results
+    assert all(result.finish == "stop" for result in results), results
+    assert len({result.text for result in results}) > 3
 
 
 def test_answers_match_their_regex(engine):
