@@ -1,8 +1,6 @@
 // matmul with AMX: all products of bf16 weights, so that they do not depend on the number of tokens.
 // Quantised weights stay with VNNI: sums that have to leave the tiles for each block of 32 inputs are no
-// faster. gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
+// faster.
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {

@@ -1,7 +1,4 @@
 // matmul with AVX-512 F, BW, VL and DQ: AVX2's arithmetic twice as wide.
-// gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -10,7 +7,6 @@ namespace {
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = true;
   static constexpr bool kBf16Dots = false;
-  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 1;
 
   /// See the AVX2 form; here a mask negates x where a signed weight is negative.

@@ -1,7 +1,4 @@
 // matmul with AVX-512 BF16: vdpbf16ps for bf16 weights, the rest as with VNNI.
-// gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -10,7 +7,6 @@ namespace {
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = true;
-  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 1;
 
   static Float bf16_dot(Float c, Word w, Int x) {

@@ -1,7 +1,4 @@
 // matmul with AVX-512 VNNI: vpdpbusd for quantised weights, the rest as with AVX-512.
-// gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -10,7 +7,6 @@ namespace {
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kBf16Dots = false;
-  static constexpr bool kTokenPairs = false;
   static constexpr int kTurns = 4;
 
   /// gcc 12 does not fold the broadcast of x into the instruction by itself; that is worth 4 to 8 %.

@@ -1,5 +1,8 @@
 // What the AVX-512 forms of matmul share: the vectors, and how they are loaded and converted.
 #pragma once
+// gcc 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include "device/cpu/simd.h"
 
 namespace vllm::cpu {
@@ -7,6 +10,7 @@ namespace {
 
 struct Avx512Vectors {
   static constexpr int kRegisters = 32;
+  static constexpr bool kTokenPairs = false;
   static constexpr bool kShiftTables = false;
   typedef float Float __attribute__((vector_size(64), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(64), aligned(4), may_alias));
