@@ -4,20 +4,22 @@
 #include <stdint.h>
 
 namespace vllm::cpu {
+
+/// Rows and short_inputs of this thread's tiles; 0: it has none. In matmul_amx.cc.
+extern constinit thread_local int configured_tiles;
+
 namespace {
 
 constexpr int kTilePairs = 16;  // rows of a tile of weights, keys or values
 constexpr int kTileInputs = 2 * kTilePairs;
 constexpr int kTileBytes = 16 * 64;
 
-thread_local int configured = 0;  // rows and short_inputs of this thread's tiles; 0: it has none
-
 /// Tiles 0 to 3 are sums, [rows][16] f32; 4 are inputs, [rows][32] bf16, and 6 what they meet, [16][16][2]
 /// bf16. 5 and 7 are the same for `short_inputs` inputs, an even number up to 32.
 inline void configure(int rows, int short_inputs) {
   const int wanted = rows << 8 | short_inputs;
-  if (configured == wanted) return;
-  configured = wanted;
+  if (configured_tiles == wanted) return;
+  configured_tiles = wanted;
   struct {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {};
@@ -33,8 +35,8 @@ inline void configure(int rows, int short_inputs) {
 }
 
 inline void release() {
-  if (configured != 0) asm volatile("tilerelease");
-  configured = 0;
+  if (configured_tiles != 0) asm volatile("tilerelease");
+  configured_tiles = 0;
 }
 
 // The intrinsics of gcc 12 do not say that they read memory. Strides are in bytes.
@@ -53,6 +55,16 @@ inline void zero_tile() {
 template <int sums, int inputs, int weights>
 inline void bf16_dots() {
   asm volatile("tdpbf16ps %%tmm%c2,%%tmm%c1,%%tmm%c0" : : "i"(sums), "i"(inputs), "i"(weights));
+}
+
+/// Adds [rows][64] int8 inputs times weights [16][16][4], of bytes with or without a sign, to int32 sums.
+template <int sums, int inputs, int weights, bool with_sign>
+inline void int8_dots() {
+  if (with_sign) {
+    asm volatile("tdpbssd %%tmm%c2,%%tmm%c1,%%tmm%c0" : : "i"(sums), "i"(inputs), "i"(weights));
+  } else {
+    asm volatile("tdpbsud %%tmm%c2,%%tmm%c1,%%tmm%c0" : : "i"(sums), "i"(inputs), "i"(weights));
+  }
 }
 
 }  // namespace

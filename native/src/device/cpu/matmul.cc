@@ -32,7 +32,7 @@ const Kernels& kernels_of(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::Amx:
-      return with<add_amx>(kernels_of(Isa::Avx512Bf16));
+      return with<add_amx_groups>(with<add_amx>(kernels_of(Isa::Avx512Bf16)));
     case Isa::Avx512Bf16:
       return with<add_avx512bf16>(kernels_of(Isa::Avx512Vnni));
     case Isa::Avx512Vnni:
@@ -123,8 +123,8 @@ bool few_read_ahead() {
 }
 
 TileShape next_shape(const Kernels& kernels, Scheme scheme, int64_t rows, int64_t left) {
-  const bool int8 = is_int8(scheme), by_16 = kernels.bf16_by_16 && scheme == Scheme::BF16;
-  if (int8 ? rows == 16 : by_16 && left >= 16) return kTile16;
+  const bool int8 = is_int8(scheme), by_16 = kernels.by_16[static_cast<int>(scheme)];
+  if (by_16 ? left >= 16 : int8 && rows == 16) return kTile16;
   if (!int8 && !by_16 && left >= 12) return kTile12;
   const bool few = rows <= kFewTokens, ahead = few && few_read_ahead();
   if (left >= 8) return ahead || (few && int8) ? kTile8Ahead : kTile8;
@@ -200,7 +200,8 @@ struct Job {
     const auto& weight = static_cast<const PackedWeight&>(*weights[w]);
     const int format = static_cast<int>(weight.format);
     const int panel_rows = panel_layout(weight.format).rows;
-    const Activations& a = activations[static_cast<int>(kernels.scheme[format])];
+    const int scheme = static_cast<int>(kernels.scheme[format]);
+    const Activations& a = activations[scheme];
     TileProduct product{};
     product.cols = weight.cols;
     product.ldo = ldo;
@@ -217,7 +218,7 @@ struct Job {
       for (size_t i = a.block_start[block], next; i < end; i = next) {
         const TileShape shape = a.tiles[i].shape;
         next = i + 1;
-        if (kernels.bf16_by_16 && shape == kTile16) {
+        if (kernels.by_16[scheme] && shape == kTile16) {
           while (next < end && a.tiles[next].shape == shape) next++;
         }
         product.tile = tile_of(a, a.tiles[i]);

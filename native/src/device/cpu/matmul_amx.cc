@@ -1,6 +1,5 @@
 // matmul with AMX: all products of bf16 weights, so that they do not depend on the number of tokens.
-// Quantised weights stay with VNNI: sums that have to leave the tiles for each block of 32 inputs are no
-// faster.
+// Of the quantised weights see matmul_groups_amx.cc.
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -68,6 +67,7 @@ __attribute__((noinline)) void bf16_product(const TileProduct& product) {
   TileProduct part = product;
   const auto next = [&]<int kTiles>() {
     alignas(64) float c[kTiles * T * 32];
+    prefetch_outputs<kTiles * T, 32>(part);
     bf16_tiles<T, kTiles>(product.panel, product.cols, x, c);
     finish(part, c, kTiles * T, 32);
     x += kTiles * bytes;
@@ -98,6 +98,8 @@ void prepare_bf16(const float* x, int64_t ldx, int tokens, int64_t cols, const A
 
 }  // namespace
 
+constinit thread_local int configured_tiles = 0;
+
 void add_amx(Kernels& kernels) {
   auto& product = kernels.product[static_cast<int>(Format::BF16)];
   product[kTile1] = product[kTile1Ahead] = bf16_product<1>;
@@ -106,7 +108,7 @@ void add_amx(Kernels& kernels) {
   product[kTile8] = product[kTile8Ahead] = bf16_product<8>;
   product[kTile16] = bf16_product<16>;
   kernels.prepare[static_cast<int>(Scheme::BF16)] = prepare_bf16;
-  kernels.bf16_by_16 = true;
+  kernels.by_16[static_cast<int>(Scheme::BF16)] = true;
   kernels.release = release;
 }
 

@@ -15,9 +15,12 @@ namespace vllm::cpu {
 ///             max|x| / 127, the starts of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the
 ///             last 16}, and f32 scale * sum of q
 ///   Int8x256  the same with one scale for 8 blocks, and the plain sum of q
+///   Int8Tiles  Int8x256 as AMX reads it: q as [K/64][T][64], and instead of the plain sums int16 {sum of q
+///   of
+///             block 2k, of block 2k + 1}, [K/64][T]
 /// A block of 32 (256) with an infinite or NaN input has a NaN scale and zero q.
-enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256 };
-static constexpr int kSchemes = 4;
+enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256, Int8Tiles };
+static constexpr int kSchemes = 5;
 
 struct ActivationTile {
   void* x;
@@ -31,7 +34,7 @@ struct TileProduct {
   const uint8_t* panel;
   int64_t cols;
   ActivationTile tile;  // the first
-  int tiles;            // more than one only with Kernels::bf16_by_16
+  int tiles;            // more than one only with Kernels::by_16
   float* out;
   int64_t ldo;
   const float* bias;   // or null
@@ -61,11 +64,11 @@ struct Kernels {
   /// Fills a tile from `tokens` rows of x, ldx elements apart.
   void (*prepare[kSchemes])(const float* x, int64_t ldx, int tokens, int64_t cols,
                             const ActivationTile& tile);
-  /// Float formats have all shapes but 16, quantised ones all but 12.
+  /// Float formats have all shapes but 16, the others all but 12.
   void (*product[kFormatCount][kTileShapes])(const TileProduct& product);
   Scheme scheme[kFormatCount];
-  bool bf16_by_16;    // bf16 has kTile16, of neighbouring tiles, instead of kTile12
-  void (*release)();  // for a thread after its products; may be null
+  bool by_16[kSchemes];  // kTile16, for neighbouring tiles at once, is the shape for many tokens
+  void (*release)();     // for a thread after its products; may be null
 };
 
 extern const Kernels kBaselineKernels;
@@ -77,6 +80,7 @@ void add_avxvnni(Kernels& kernels);     // AVX2
 void add_avx512vnni(Kernels& kernels);  // AVX-512
 void add_avx512bf16(Kernels& kernels);  // its VNNI
 void add_amx(Kernels& kernels);         // its BF16
+void add_amx_groups(Kernels& kernels);  // what has just its bf16 products
 #elif defined(__aarch64__)
 extern const Kernels kNeonDotprodKernels;
 extern const Kernels kNeonBf16Kernels;

@@ -361,11 +361,12 @@ inline Int quantise(const float* x, Float inverse, int8_t* q, int stride) {
   return sum;
 }
 
-template <int kGroup>  // blocks of 32 under one scale
+/// kGroup: blocks of 32 under one scale; kBy64: for Scheme::Int8Tiles.
+template <int kGroup, bool kBy64 = false>
 void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const ActivationTile& tile) {
   const int64_t blocks = cols / 32;
   // Of a pair of tokens, 8 inputs of each take turns.
-  const bool pairs = Simd::kTokenPairs && tokens > 1;
+  const bool pairs = Simd::kTokenPairs && tokens > 1 && !kBy64;
   const int stride = pairs ? 16 : 8;
   for (int t = 0; t < tokens; t++) {
     const float* row = x + t * ldx;
@@ -379,7 +380,9 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
       const Float inverse = Simd::splat(!finite || zero ? 0 : 127 / top);
       for (int64_t b = b0; b < b0 + kGroup; b++) {
         const int64_t at = b * tokens + t;
-        int8_t* q = static_cast<int8_t*>(tile.x) + 32 * at - (pairs ? 24 * (t % 2) : 0);
+        const int64_t at64 = b / 2 * tokens + t;
+        int8_t* q = static_cast<int8_t*>(tile.x) +
+                    (kBy64 ? 64 * at64 + 32 * (b % 2) : 32 * at - (pairs ? 24 * (t % 2) : 0));
         Int low{}, high{};
         if (finite) {
           low = quantise(row + 32 * b, inverse, q, stride);
@@ -392,7 +395,12 @@ void prepare_int8(const float* x, int64_t ldx, int tokens, int64_t cols, const A
         tile.start[3 * at] = -sum;
         tile.start[3 * at + 1] = -sum_low;
         tile.start[3 * at + 2] = sum_low - sum;
-        tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(sum);
+        if constexpr (kBy64) {
+          const auto of_block = static_cast<int16_t>(sum);
+          std::memcpy(reinterpret_cast<uint8_t*>(tile.sum) + 4 * at64 + 2 * (b % 2), &of_block, 2);
+        } else {
+          tile.sum[at] = (kGroup > 1 ? 1.0f : scale) * static_cast<float>(sum);
+        }
       }
     }
   }
