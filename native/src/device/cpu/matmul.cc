@@ -32,7 +32,7 @@ const Kernels& kernels_of(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::Amx:
-      return with<add_amx_groups>(with<add_amx>(kernels_of(Isa::Avx512Bf16)));
+      return with<add_amx_blocks>(with<add_amx_groups>(with<add_amx>(kernels_of(Isa::Avx512Bf16))));
     case Isa::Avx512Bf16:
       return with<add_avx512bf16>(kernels_of(Isa::Avx512Vnni));
     case Isa::Avx512Vnni:

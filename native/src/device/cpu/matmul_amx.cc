@@ -1,5 +1,5 @@
 // matmul with AMX: all products of bf16 weights, so that they do not depend on the number of tokens.
-// Of the quantised weights see matmul_groups_amx.cc.
+// Of the quantised weights see matmul_groups_amx.cc and matmul_blocks_amx.cc.
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {

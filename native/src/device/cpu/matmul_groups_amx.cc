@@ -2,11 +2,7 @@
 // floats for all of it. The sums of a group are exact integers here, so tiles of many tokens and vectors of
 // few agree.
 //
-// In a tile a weight is code times scale, of 16 bits, in two bytes of their own: digits. Other quantised
-// weights stay with VNNI: sums that have to leave the tiles for each block of 32 inputs are no faster.
-#include <algorithm>
-
-#include "device/cpu/amx_tiles.h"
+// In a tile a weight is code times scale, of 16 bits, in two bytes of their own: digits.
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -23,13 +19,12 @@ struct Simd : VnniVectors {
 }  // namespace
 }  // namespace vllm::cpu
 
-#include "device/cpu/matmul_tiles-inl.h"
+#include "device/cpu/matmul_amx-inl.h"
 
 namespace vllm::cpu {
 namespace {
 
 constexpr int kGroupInputs = 256, kGroupBlocks = 8;
-constexpr int kTokens = 16;  // of a tile
 constexpr int kGroupBytes =
     kTokens * kGroupInputs;  // of a tile's inputs, and of one digit of a panel's weights
 
@@ -185,10 +180,10 @@ inline void digit_sums(const uint8_t* digits, const uint8_t* x, int64_t next, in
     }
   }
   store_tile<0>(sums, 64);
-  store_tile<1>(sums + 256, 64);
+  store_tile<1>(sums + kTileSums, 64);
   if (kTiles == 2) {
-    store_tile<2>(sums + 512, 64);
-    store_tile<3>(sums + 768, 64);
+    store_tile<2>(sums + 2 * kTileSums, 64);
+    store_tile<3>(sums + 3 * kTileSums, 64);
   }
 }
 
@@ -199,7 +194,7 @@ inline void add_group(const int32_t* sums, const Int minima[4], const GroupScale
                       const float* x_scale, const int32_t* x_sums, float* rows) {
 #pragma GCC unroll 4
   for (int t = 0; t < kTokens; t++, sums += 16, rows += 16) {
-    const Int sum = (Int)load_words(sums) + ((Int)load_words(sums + 256) << 8);
+    const Int sum = (Int)load_words(sums) + ((Int)load_words(sums + kTileSums) << 8);
     Int of_minima{};
 #pragma GCC unroll 4
     for (int p = 0; p < (layout.minimum() ? 4 : 0); p++)
@@ -211,51 +206,37 @@ inline void add_group(const int32_t* sums, const Int minima[4], const GroupScale
 /// Of tiles of 16 tokens.
 template <PanelLayout layout>
 __attribute__((noinline)) void tile_product(const TileProduct& product) {
-  constexpr int kMostTiles = 32;  // that share the digits of a group
   configure(kTokens, kTileInputs);
   Word book{};
   if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes);
   alignas(64) uint8_t digits[2 * kGroupBytes];
-  alignas(64) int32_t sums[2 * 2 * 256];
-  alignas(64) float total[kMostTiles * 256];
-  const int64_t groups = product.cols / kGroupInputs, blocks = groups * kGroupBlocks;
-  const uint8_t* const x = static_cast<const uint8_t*>(product.tile.x);
-  const auto* const x_sums = reinterpret_cast<const int32_t*>(product.tile.sum);
-  TileProduct part = product;
-  for (int begin = 0; begin < product.tiles; begin += kMostTiles) {
-    const int end = std::min(product.tiles, begin + kMostTiles);
-    std::memset(total, 0, static_cast<size_t>(end - begin) * 256 * sizeof(float));
-    const uint8_t* group = product.panel;
-    for (int64_t g = 0; g < groups; g++, group += layout.group_bytes) {
-      make_digits<layout>(group, book, digits);
-      const GroupScales scales = load_group_scales<layout>(group, 0);
-      Int minima[4];
+  alignas(64) int32_t sums[2][2 * kTileSums];
+  GroupScales scales{};
+  Int minima[4] = {};
+  const ActivationTile& x = product.tile;
+  const int64_t groups = product.cols / kGroupInputs;
+  const auto unpack = [&](int64_t g) {
+    const uint8_t* const group = product.panel + g * layout.group_bytes;
+    make_digits<layout>(group, book, digits);
+    scales = load_group_scales<layout>(group, 0);
 #pragma GCC unroll 4
-      for (int p = 0; p < (layout.minimum() ? 4 : 0); p++) minima[p] = pair_of_minima<layout>(group, p);
-      const bool last = g + 1 == groups;
-      for (int tile = begin; tile < end; tile += 2) {
-        const bool two = tile + 1 < end;
-        if (two) {
-          if (last) prefetch_outputs<2 * kTokens, 16>(part);
-          digit_sums<2>(digits, x + (tile * groups + g) * kGroupBytes, groups * kGroupBytes, sums);
-        } else {
-          if (last) prefetch_outputs<kTokens, 16>(part);
-          digit_sums<1>(digits, x + (tile * groups + g) * kGroupBytes, 0, sums);
-        }
-        for (int u = 0; u < 1 + two; u++) {
-          const int64_t at = (tile + u) * blocks;
-          float* const rows = total + 256 * (tile + u - begin);
-          add_group<layout>(sums + 512 * u, minima, scales,
-                            product.tile.scale + (at + g * kGroupBlocks) * kTokens,
-                            x_sums + (at + g * kGroupBlocks / 2) * kTokens, rows);
-          if (last) {
-            finish(part, rows, kTokens, 16);
-            part.out += kTokens * part.ldo;
-          }
-        }
-      }
+    for (int p = 0; p < (layout.minimum() ? 4 : 0); p++) minima[p] = pair_of_minima<layout>(group, p);
+  };
+  const auto multiply = [&](int64_t g, int tile, bool two) {
+    const uint8_t* const in = static_cast<const uint8_t*>(x.x) + (tile * groups + g) * kGroupBytes;
+    if (two) {
+      digit_sums<2>(digits, in, groups * kGroupBytes, sums[0]);
+    } else {
+      digit_sums<1>(digits, in, 0, sums[0]);
     }
-  }
+  };
+  const auto add = [&](int64_t g, int tile, int second, float* rows) {
+    // Of the sums of blocks there are half as many, side by side, as of the other numbers.
+    const int64_t at = tile * groups * kGroupBlocks, block = g * kGroupBlocks;
+    add_group<layout>(sums[second], minima, scales, x.scale + (at + block) * kTokens,
+                      reinterpret_cast<const int32_t*>(x.sum) + (at + block / 2) * kTokens, rows);
+  };
+  by_stretches(product, groups, unpack, multiply, add);
 }
 
 template <Format f>

@@ -80,7 +80,9 @@ void add_avxvnni(Kernels& kernels);     // AVX2
 void add_avx512vnni(Kernels& kernels);  // AVX-512
 void add_avx512bf16(Kernels& kernels);  // its VNNI
 void add_amx(Kernels& kernels);         // its BF16
-void add_amx_groups(Kernels& kernels);  // what has just its bf16 products
+// What has just its bf16 products.
+void add_amx_groups(Kernels& kernels);
+void add_amx_blocks(Kernels& kernels);
 #elif defined(__aarch64__)
 extern const Kernels kNeonDotprodKernels;
 extern const Kernels kNeonBf16Kernels;
