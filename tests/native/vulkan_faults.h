@@ -4,10 +4,11 @@
 
 /// How many more calls succeed; negative: all.
 struct VulkanFaults {
-  std::atomic<int> submits{-1};      // then the device is lost, by vkQueueSubmit
-  std::atomic<int> waits{-1};        // then it is lost, by vkWaitForFences
-  std::atomic<int> allocations{-1};  // then vkAllocateMemory is out of device memory
-  std::atomic<int> lost{0};          // devices lost so far
+  std::atomic<int> submits{-1};        // then the device is lost, by vkQueueSubmit
+  std::atomic<int> waits{-1};          // then it is lost, by vkWaitForFences
+  std::atomic<int> allocations{-1};    // then vkAllocateMemory is out of device memory
+  std::atomic<int> short_submits{-1};  // then vkQueueSubmit is
+  std::atomic<int> lost{0};            // devices lost so far
 
-  void none() { submits = waits = allocations = -1; }
+  void none() { submits = waits = allocations = short_submits = -1; }
 };

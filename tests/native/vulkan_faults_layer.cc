@@ -110,6 +110,7 @@ VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSub
                                       VkFence fence) {
   Device& device = device_of(queue);
   if (device.lost || due(vulkan_faults.submits)) return device.lose();
+  if (due(vulkan_faults.short_submits)) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   return device.submit(queue, count, infos, fence);
 }
 

@@ -192,6 +192,31 @@ TEST_CASE("memory that a device refuses once may be had later, and an engine on 
   CHECK(tokens(*engine) == want);
 }
 
+TEST_CASE("memory that a device lacks for a step ends its requests, and those after them are computed") {
+  VulkanFaults& fault = faults();
+  const auto engine = Engine::load(config());
+  const std::vector<int32_t> want = tokens(*engine);
+  for (std::atomic<int>* const kind : {&fault.short_submits, &fault.allocations}) {
+    std::vector<std::shared_ptr<Stream>> streams;
+    for (int i = 0; i < 3; ++i) streams.push_back(engine->submit(request(i, 120)));
+    for (const auto& stream : streams) REQUIRE_FALSE(stream->wait().finished());
+    *kind = 0;
+    for (const auto& stream : streams) {
+      const std::string error = message(drain(*stream));
+      if (kind == &fault.allocations) {
+        CHECK(error.empty());  // a step that is like those before takes none
+      } else {
+        CHECK(has(error, "ran out in submitting commands"));
+      }
+    }
+    fault.none();
+    const EngineMetrics metrics = engine->metrics();
+    CHECK(metrics.running == 0);
+    CHECK(metrics.blocks_free == metrics.blocks_total);
+    CHECK(tokens(*engine) == want);
+  }
+}
+
 TEST_CASE(
     "through the C ABI a lost device is an error of the call, freeing works and so does the next load") {
   VulkanFaults& fault = faults();
