@@ -17,6 +17,7 @@ struct Avx512Vectors {
   typedef uint32_t Word __attribute__((vector_size(64), aligned(4), may_alias));
 
   static Float splat(float v) { return _mm512_set1_ps(v); }
+  static Float splat_at(const float* p) { return splat(*p); }
   static Int splat_int(const int32_t* p) {
     Int v;
     asm("vpbroadcastd %1,%0" : "=v"(v) : "m"(*p));
@@ -38,6 +39,10 @@ struct Avx512Vectors {
   }
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
+  }
+  static Word average(Word a, Word b) { return (Word)_mm512_avg_epu8((__m512i)a, (__m512i)b); }
+  static Word byte_pairs(const uint8_t* p) {
+    return (Word)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)p));
   }
   static int32_t max_lanes(Int v) { return _mm512_reduce_max_epi32((__m512i)v); }
   static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
