@@ -33,8 +33,9 @@ struct Simd {
   typedef int16_t Short __attribute__((vector_size(16), aligned(4), may_alias));
 
   VLLM_INLINE Float splat(float v) { return Float{v, v, v, v}; }
-  VLLM_INLINE Float splat_at(const float* p) { return splat(*p); }
   VLLM_INLINE Int splat_int(const int32_t* p) { return Int{*p, *p, *p, *p}; }
+  VLLM_INLINE Float splat_at(const float* p) { return splat(*p); }
+  VLLM_INLINE Int splat_int_at(const int32_t* p) { return splat_int(p); }
   VLLM_INLINE Float fma(Float a, Float b, Float c) { return a * b + c; }
   VLLM_INLINE Float half(const uint8_t* p) {
     uint16_t h[4];

@@ -195,7 +195,7 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
     s.scale = Simd::half(group + 32 * g + 2 * first);
     if (layout.minimum()) s.minimum = Simd::half(group + 64 + 32 * g + 2 * first);
   } else if constexpr (kScales == Scales::SuperOne || kScales == Scales::Wide) {
-    s.scale = Simd::splat(1);
+    s.scale = of.d;
   } else if constexpr (kScales == Scales::SuperPlain) {
     s.scale = of.d * (Float)load_int8(group + 64 + 16 * g + first);
   } else if constexpr (kScales == Scales::SuperShifted) {
@@ -227,9 +227,20 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
   return s;
 }
 
+/// gcc loads a number that it will spread into a general register first, which costs few tokens instructions
+/// and saves many tokens vector registers.
+template <bool few>
+inline __attribute__((always_inline)) Float spread(const float* p) {
+  return few ? Simd::splat_at(p) : Simd::splat(*p);
+}
+template <bool few>
+inline __attribute__((always_inline)) Int spread_int(const int32_t* p) {
+  return few ? Simd::splat_int_at(p) : Simd::splat_int(p);
+}
+
 /// Adds the sums of a block to one token's rows: `low` and, of the second half, `high` are integers without
 /// offset. `x_scale`, `x_sum` and `start` are of the block and the token.
-template <PanelLayout layout>
+template <PanelLayout layout, bool few>
 inline __attribute__((always_inline)) Float add_sums(Float row, Int low, Int high, const BlockScales& s,
                                                      const float* x_scale, const float* x_sum,
                                                      const int32_t* start) {
@@ -241,22 +252,22 @@ inline __attribute__((always_inline)) Float add_sums(Float row, Int low, Int hig
       row = Simd::fma(second, s.second, row);
       row = Simd::fma(first, s.scale, row);
     } else {
-      row = Simd::fma(Simd::fma(second, s.second, first * s.scale), Simd::splat_at(x_scale), row);
+      row = Simd::fma(Simd::fma(second, s.second, first * s.scale), spread<few>(x_scale), row);
     }
   } else {
     const Float scale = kGrouped          ? s.scale
-                        : layout.d_last() ? Simd::splat_at(x_scale)
-                                          : s.scale * Simd::splat_at(x_scale);
+                        : layout.d_last() ? spread<few>(x_scale)
+                                          : s.scale * spread<few>(x_scale);
     row = Simd::fma(first, scale, row);
   }
   if constexpr (layout.minimum() && layout.halves()) {
     const auto sum = [&](int which) {
-      return __builtin_convertvector(Simd::splat_int(start + which), Float);
+      return __builtin_convertvector(spread_int<few>(start + which), Float);
     };
     row = Simd::fma(s.minimum, sum(1), row);
     row = Simd::fma(s.second_minimum, sum(2), row);
   } else if constexpr (layout.minimum()) {
-    row = Simd::fma(s.minimum, Simd::splat_at(x_sum), row);
+    row = Simd::fma(s.minimum, spread<few>(x_sum), row);
   }
   return row;
 }

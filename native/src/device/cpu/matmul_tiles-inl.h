@@ -4,7 +4,8 @@
 //
 // Simd, of simd.h's kLanes: kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
-//   fma(a, b, c) = a * b + c; splat(float), splat_at(const float*), splat_int(const int32_t*);
+//   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*), and from memory alone splat_at(const
+//   float*), splat_int_at(const int32_t*);
 //   half(p): kLanes f16 as f32; byte_ints(p): kLanes uint8 as Int;
 //   byte_pairs(p): 2 kLanes uint8 as the 16-bit halves of a Word;
 //   half_of_bytes(p): kLanes bytes as f32, each the eight bits after the sign of an f16;
@@ -109,34 +110,39 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
           for (int line = first * kLines / T; line < (first + U) * kLines / T; line++)
             __builtin_prefetch(ahead + 64 * line);
         }
-        // What the sums of a half start with; without halves only that of the block, `half` 0, does.
-        const auto begin = [&](int t, int half) __attribute__((always_inline)) {
-          if constexpr (kTables) {
-            return S::pick(tables[t][half], load_shifts(group, g, part * kLanes) >> (half ? 21 : 5));
-          } else {
-            if (!kOffset || (half && !layout.halves())) return Int{};
-            return Simd::splat_int(start + 3 * t + (layout.halves() ? 1 + half : 0))
-                   << (kOffset ? kOffsetBits : 0);
-          }
+        const auto begin = [&](int t, int which) {
+          return kOffset ? spread_int<T <= 2>(start + 3 * t + which) << (kOffset ? kOffsetBits : 0) : Int{};
         };
         Int low[U], high[U];  // of the halves; without halves low is the sum of the block
+        [[maybe_unused]] Int low_dots[U]{}, high_dots[U]{};  // with kShiftSums, what these lack
 #pragma GCC unroll 4
         for (int u = 0; u < U; u++) {
-          low[u] = kShiftSums ? Int{} : begin(first + u, 0);
-          high[u] = kShiftSums ? Int{} : begin(first + u, 1);
+          if constexpr (kTables) {
+            const Word shifts = load_shifts(group, g, part * kLanes);
+            low[u] = S::pick(tables[first + u][0], shifts >> 5);
+            high[u] = S::pick(tables[first + u][1], shifts >> 21);
+          } else {
+            low[u] = begin(first + u, layout.halves() ? 1 : 0);
+            high[u] = layout.halves() ? begin(first + u, 2) : Int{};
+          }
         }
         if constexpr (kPairs) {
           constexpr int n = 8 / kChains;
-          S::template pair_dots<n>(w, x + 32 * first, low[0], low[1]);
-          if constexpr (n < 8) S::template pair_dots<n>(w + n, x + 32 * first + 8 * n, high[0], high[1]);
+          Int* const a = kShiftSums ? low_dots : low;
+          Int* const b = kShiftSums ? high_dots : high;
+          S::template pair_dots<n>(w, x + 32 * first, a[0], a[1]);
+          if constexpr (n < 8) S::template pair_dots<n>(w + n, x + 32 * first + 8 * n, b[0], b[1]);
         } else {
 #pragma GCC unroll 8
           for (int i = 0; i < 8; i += kStep) {
 #pragma GCC unroll 4
             for (int u = 0; u < U; u++) {
-              Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
               const int8_t* inputs = x + 32 * (first + u) + 4 * i;
-              if constexpr (!kSplit || kShiftSums) {
+              Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
+              if constexpr (kShiftSums) {
+                Int& dots = i >= 4 ? high_dots[u] : low_dots[u];
+                dots = S::template dots<kMax, kStep>(w + i, inputs, dots);
+              } else if constexpr (!kSplit) {
                 sum = S::template dots<kMax, kStep>(w + i, inputs, sum);
               } else if (i < 4) {
                 sum = S::template dots<kMax, kStep, (1 << kLowShift)>(w + i, inputs, sum);
@@ -150,8 +156,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         for (int u = 0; u < U; u++) {
           const int t = first + u;
           if constexpr (kShiftSums) {
-            low[u] = begin(t, 0) + (low[u] << kLowShift);
-            high[u] = begin(t, 1) + (high[u] << kUp >> kDown);
+            low[u] += low_dots[u] << kLowShift;
+            high[u] += high_dots[u] << kUp >> kDown;
           }
           if constexpr (kOdd != 0) {
             const auto value_sum = [&](Int sum, int which) {
@@ -168,8 +174,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
             continue;
           }
           const Int sum = kChains > 1 && !layout.halves() ? low[u] + high[u] : low[u];
-          acc[part][t] = add_sums<layout>(acc[part][t], sum, high[u], block_scales, x_scale + t, x_sum + t,
-                                          start + 3 * t);
+          acc[part][t] = add_sums<layout, T <= 2>(acc[part][t], sum, high[u], block_scales, x_scale + t,
+                                                  x_sum + t, start + 3 * t);
         }
       }
     }
@@ -184,8 +190,8 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
 #pragma GCC unroll 16
         for (int t = 0; t < T; t++) {
           float* sum = total + 16 * t + part * kLanes;
-          Float factor = layout.d_last() ? scales[part].d : Simd::splat_at(x_scale + t);
-          if constexpr (layout.d_last() && kGrouped) factor *= Simd::splat_at(x_scale + t);
+          Float factor = layout.d_last() ? scales[part].d : Simd::splat(x_scale[t]);
+          if constexpr (layout.d_last() && kGrouped) factor *= Simd::splat(x_scale[t]);
           store_floats(sum, Simd::fma(acc[part][t], factor, load_floats(sum)));
           acc[part][t] = Float{};
         }

@@ -15,9 +15,9 @@ struct Avx2Vectors {
   typedef uint32_t Word __attribute__((vector_size(32), aligned(4), may_alias));
 
   static Float splat(float v) { return _mm256_set1_ps(v); }
-  // gcc would load what it sees as one number into a general register first.
+  static Int splat_int(const int32_t* p) { return (Int)_mm256_set1_epi32(*p); }
   static Float splat_at(const float* p) { return _mm256_broadcast_ss(p); }
-  static Int splat_int(const int32_t* p) { return (Int)_mm256_broadcast_ss((const float*)p); }
+  static Int splat_int_at(const int32_t* p) { return (Int)_mm256_broadcast_ss((const float*)p); }
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
   static Float half_of_bytes(const uint8_t* p) {

@@ -17,12 +17,13 @@ struct Avx512Vectors {
   typedef uint32_t Word __attribute__((vector_size(64), aligned(4), may_alias));
 
   static Float splat(float v) { return _mm512_set1_ps(v); }
-  static Float splat_at(const float* p) { return splat(*p); }
   static Int splat_int(const int32_t* p) {
     Int v;
     asm("vpbroadcastd %1,%0" : "=v"(v) : "m"(*p));
     return v;
   }
+  static Float splat_at(const float* p) { return splat(*p); }
+  static Int splat_int_at(const int32_t* p) { return splat_int(p); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
   static Float half_of_bytes(const uint8_t* p) {

@@ -21,8 +21,9 @@ struct NeonVectors {
   static float16x4_t halves(uint16x4_t bits) { return vreinterpret_f16_u16(bits); }
 
   static Float splat(float v) { return vdupq_n_f32(v); }
-  static Float splat_at(const float* p) { return splat(*p); }
   static Int splat_int(const int32_t* p) { return (Int)vdupq_n_s32(*p); }
+  static Float splat_at(const float* p) { return splat(*p); }
+  static Int splat_int_at(const int32_t* p) { return splat_int(p); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
   static Float half(const uint8_t* p) { return vcvt_f32_f16(halves(vreinterpret_u16_u8(vld1_u8(p)))); }
   static Float half_of_bytes(const uint8_t* p) {

@@ -82,9 +82,7 @@ struct PanelLayout {
            scales == Scales::SuperOddHalves || scales == Scales::SuperShifts;
   }
   /// The scale d of a group multiplies the sums of all its blocks, not their scales.
-  constexpr bool d_last() const {
-    return scales == Scales::Wide || scales == Scales::SuperOne || scales == Scales::SuperShifts;
-  }
+  constexpr bool d_last() const { return scales == Scales::Wide || scales == Scales::SuperShifts; }
   /// The activations have one scale for a group, see Scheme::Int8x256.
   constexpr bool grouped() const { return group_inputs == 256; }
 };
