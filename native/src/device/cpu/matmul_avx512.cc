@@ -6,15 +6,16 @@ namespace {
 
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kMultiples = true;
   static constexpr bool kBf16Dots = false;
   static constexpr int kTurns = 1;
 
   /// See the AVX2 form; here a mask negates x where a signed weight is negative.
-  template <int kMax, int n>
+  template <int kMax, int n, int kMultiple = 1>
   static Int dots(const Word* w, const int8_t* x, Int sum) {
     constexpr int kChain = kMax > 63 ? 1 : kMax > 31 ? 2 : kMax > 15 ? 4 : 8;
     constexpr int kStep = kChain < n ? kChain : n;
-    const __m512i ones = _mm512_set1_epi16(1);
+    const __m512i factors = _mm512_set1_epi16(kMultiple);
 #pragma GCC unroll 8
     for (int i = 0; i < n; i += kStep) {
       __m512i pairs = _mm512_setzero_si512();
@@ -29,7 +30,7 @@ struct Simd : Avx512Vectors {
         const __m512i products = _mm512_maddubs_epi16(a, four);
         pairs = j == i ? products : _mm512_add_epi16(pairs, products);
       }
-      sum += (Int)_mm512_madd_epi16(pairs, ones);
+      sum += (Int)_mm512_madd_epi16(pairs, factors);
     }
     return sum;
   }

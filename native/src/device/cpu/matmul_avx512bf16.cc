@@ -6,6 +6,7 @@ namespace {
 
 struct Simd : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
+  static constexpr bool kMultiples = false;
   static constexpr bool kBf16Dots = true;
   static constexpr int kTurns = 1;
 

@@ -6,7 +6,7 @@ namespace {
 
 struct Simd : Avx2Vectors {
   static constexpr bool kSignedBytes = false;
-  static constexpr bool kShiftTables = false;
+  static constexpr bool kMultiples = false;
   static constexpr int kTurns = 2;  // more would not fit the registers
 
   template <int kMax, int n>

@@ -24,6 +24,7 @@ struct Simd {
   static constexpr bool kBf16Dots = false;
   static constexpr bool kTokenPairs = false;
   static constexpr bool kShiftTables = false;
+  static constexpr bool kMultiples = false;
   static constexpr int kTurns = 1;
   typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));
@@ -33,6 +34,8 @@ struct Simd {
 
   VLLM_INLINE Float splat(float v) { return Float{v, v, v, v}; }
   VLLM_INLINE Int splat_int(const int32_t* p) { return Int{*p, *p, *p, *p}; }
+  VLLM_INLINE Float splat_at(const float* p) { return splat(*p); }
+  VLLM_INLINE Int splat_int_at(const int32_t* p) { return splat_int(p); }
   VLLM_INLINE Float fma(Float a, Float b, Float c) { return a * b + c; }
   VLLM_INLINE Float half(const uint8_t* p) {
     uint16_t h[4];
@@ -66,6 +69,13 @@ struct Simd {
     return (Float)((Word)((Int)top >> 4) & 0x87f00000u) * 0x1p112f;
   }
   VLLM_INLINE Int byte_ints(const uint8_t* p) { return Int{p[0], p[1], p[2], p[3]}; }
+  VLLM_INLINE Word average(Word a, Word b) { return (a & b) + ((a ^ b) >> 1 & 0x7f7f7f7fu); }
+  VLLM_INLINE Word byte_pairs(const uint8_t* p) {
+    uint16_t h[4];
+    std::memcpy(h, p, 8);
+    const Word both{h[0], h[1], h[2], h[3]};
+    return (both | both << 8) & 0x00ff00ffu;
+  }
   VLLM_INLINE int32_t max_lanes(Int v) {
     int32_t top = v[0];
     for (int i = 1; i < kLanes; i++) top = v[i] > top ? v[i] : top;

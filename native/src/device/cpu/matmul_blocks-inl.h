@@ -51,38 +51,34 @@ __attribute__((noinline)) void finish(const TileProduct& p, const float* c, int 
   }
 }
 
-/// Ors bit `bit` of the bytes of the 8 vectors from h, which has it for vector i in bit i.
-template <int bit>
-inline __attribute__((always_inline)) void add_bits(Word h, Word w[8]) {
-  constexpr uint32_t kMask = 0x01010101u << bit;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) w[i] |= (i < bit ? h << (bit - i) : h >> (i - bit)) & kMask;
-}
-
-/// The same with two bits of vector i from bits 2 (i % 4) and 2 (i % 4) + 1 of a (i < 4) or b.
-template <int bit>
-inline __attribute__((always_inline)) void add_bit_pairs(Word a, Word b, Word w[8]) {
-  constexpr uint32_t kMask = 0x03030303u << bit;
+/// Ors bit `bit` and above of the bytes of the 8 vectors from their codes at p, of `size` bits: 1 or 2. With
+/// `split`, bit `bit` + size of the last four, whose codes become so much larger without a shift of their
+/// own.
+template <int size, int bit, bool split>
+inline __attribute__((always_inline)) void add_bits(const uint8_t* p, Word w[8]) {
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i++) {
-    const Word v = i < 4 ? a : b;
-    const int at = 2 * (i % 4);
-    w[i] |= (at < bit ? v << (bit - at) : v >> (at - bit)) & kMask;
+    const Word v = load_words(p + (size == 1 ? 0 : 64 * (i / 2 % 2)));
+    const int to = split && i >= 4 ? bit + size : bit, at = size == 1 ? bit_place(i) : pair_place(i);
+    w[i] |= (at < to ? v << (to - at) : v >> (at - to)) & ((size == 1 ? 0x01010101u : 0x03030303u) << to);
   }
 }
 
-/// 8 vectors of codes of three bits.
+/// 8 vectors of codes of three bits. With `loose`, codes are the low four bits, of which the highest is zero,
+/// below three that mean nothing and a zero.
+template <bool loose>
 inline __attribute__((always_inline)) void load_triples(const uint8_t* p, Word w[8]) {
-  constexpr uint32_t kThree = 0x07070707u, kTwo = 0x03030303u, kHigh = 0x04040404u;
-  const Word a = load_words(p), b = load_words(p + 64), c = load_words(p + 128);
-  w[0] = a & kThree;
-  w[1] = a >> 3 & kThree;
-  w[2] = b & kThree;
-  w[3] = b >> 3 & kThree;
-  w[4] = c & kThree;
-  w[5] = c >> 3 & kThree;
-  w[6] = (a >> 6 & kTwo) | (c >> 4 & kHigh);
-  w[7] = (b >> 6 & kTwo) | (c >> 5 & kHigh);
+  constexpr uint32_t kCodes = 0x77777777u, kCode = loose ? kCodes : 0x07070707u;
+  Word last{};
+#pragma GCC unroll 3
+  for (int h = 2; h >= 0; h--) {
+    const Word v = load_words(p + 64 * h);
+    w[2 * h] = v & kCode;
+    w[2 * h + 1] = loose ? w[2 * h] >> 4 : v >> 4 & kCode;
+    last = Simd::average(v & ~kCodes, last);
+  }
+  w[6] = loose ? last : last & kCode;
+  w[7] = loose ? last >> 4 : last >> 4 & kCode;
 }
 
 /// A vector whose bytes repeat those of byte(i), i < 16.
@@ -97,23 +93,29 @@ inline __attribute__((always_inline)) Word repeat_bytes(B byte) {
   return w;
 }
 
-/// Adds the shifts of a block, in four bits of each row, below the codes of its 8 vectors; see
-/// Scales::SuperOddShifts.
+/// The bytes of a block of Scales::SuperShifts, 16 bits each.
+inline Word load_shifts(const uint8_t* group, int g, int first) {
+  return Simd::byte_pairs(group + 64 + 32 * g + 2 * first);
+}
+
+/// Adds their shifts below the codes of the block's 8 vectors.
 inline __attribute__((always_inline)) void add_shifts(Word shifts, Word w[8]) {
-  const Word bits =
-      Simd::lookup(shifts & 15, repeat_bytes([](int i) { return static_cast<uint32_t>(i & 12); }));
+  const Word bits = shifts >> 5 & 0x00030003u;
 #pragma GCC unroll 4
   for (int j = 0; j < 4; j++) {
+    const Word of_half =
+        Simd::lookup(bits, repeat_bytes([j](int i) { return static_cast<uint32_t>((i & 12) + (j & 2)); }));
     const Word shift =
-        Simd::lookup(repeat_bytes([j](int i) { return static_cast<uint32_t>(i >> j & 1); }), bits);
+        Simd::lookup(repeat_bytes([j](int i) { return static_cast<uint32_t>(i >> (j & 1) & 1); }), of_half);
     w[2 * j] |= shift;
     w[2 * j + 1] |= shift;
   }
 }
 
-/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`. Without its shifts, codes are
-/// twice as large.
-template <PanelLayout layout, bool with_shifts>
+/// Lanes `first`.. of the 8 vectors of `block`, which is block g of `group`. With `split`, of short codes,
+/// the last four are 2^code_bits times as large as the first, which are half their codes where these are one
+/// bit and without shifts where they have such.
+template <PanelLayout layout, bool split>
 inline __attribute__((always_inline)) void load_block(const uint8_t* group, const uint8_t* block, int g,
                                                       int first, Word book, Word w[8]) {
   constexpr int bits = layout.code_bits;
@@ -126,7 +128,7 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, cons
     }
     return;
   }
-  if constexpr (bits == 3) load_triples(p, w);
+  if constexpr (bits == 3) load_triples<layout.codebook>(p, w);
 #pragma GCC unroll 4
   for (int i = 0; i < 4 && bits != 3; i++) {
     if constexpr (bits >= 4) {
@@ -137,13 +139,12 @@ inline __attribute__((always_inline)) void load_block(const uint8_t* group, cons
       w[i] = w[i + 4] = Word{};
     }
   }
-  if constexpr (bits == 5) add_bits<4>(load_words(p + 256), w);
-  if constexpr (bits == 6) add_bit_pairs<4>(load_words(p + 256), load_words(p + 320), w);
-  constexpr bool kShifts = layout.scales == Scales::SuperOddShifts;
-  if constexpr (bits == 2)
-    add_bit_pairs<!kShifts ? 0 : with_shifts ? 2 : 3>(load_words(p), load_words(p + 64), w);
-  if constexpr (kShifts && with_shifts) add_shifts(load_words(group + 192 + 4 * first) >> 4 * g, w);
-  if constexpr (bits == 1) add_bits<1>(load_words(p), w);
+  constexpr bool kShifts = layout.scales == Scales::SuperShifts && !split;
+  if constexpr (bits == 5) add_bits<1, 4, false>(p + 256, w);
+  if constexpr (bits == 6) add_bits<2, 4, false>(p + 256, w);
+  if constexpr (bits == 2) add_bits<2, kShifts ? 2 : 0, split>(p, w);
+  if constexpr (bits == 1) add_bits<1, split ? 0 : 1, split>(p, w);
+  if constexpr (kShifts) add_shifts(load_shifts(group, g, first), w);
   if constexpr (layout.codebook) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) w[i] = Simd::lookup(book, w[i]);
@@ -166,12 +167,12 @@ inline __attribute__((always_inline)) GroupScales load_group_scales(const uint8_
   if constexpr (kScales == Scales::SuperHalvesMinimum)
     s.other = Simd::half(group + 32 + 2 * first) * Simd::splat(0.0625f);
   if constexpr (kScales == Scales::SuperShifted) s.other = s.d * Simd::splat(0.125f);
-  if constexpr (kScales >= Scales::SuperOdd) s.other = s.d + s.d;
+  if constexpr (kScales == Scales::SuperOddHalves) s.other = s.d + s.d;
   return s;
 }
 
-/// Of block g: `scale` of the whole or of the first half, `second` of the second half; `minimum` and
-/// `second_minimum`, what the sums of the inputs count.
+/// Of block g, without d where PanelLayout::d_last: `scale` of the whole or of the first half, `second` of
+/// the second half; `minimum` and `second_minimum`, what the sums of the inputs count.
 struct BlockScales {
   Float scale, second, minimum, second_minimum;
 };
@@ -201,13 +202,14 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
     const Float shift = (Float)load_int8(group + 64 + 16 * g + first);
     s.scale = of.d * (Float)((Word)shift & 0x7fffffffu);
     s.minimum = of.other * shift;
-  } else if constexpr (kScales == Scales::SuperOdd) {
-    const Int n = (Int)(load_words(group + 64 + 4 * first) >> 4 * g & 15);
-    s.scale = Simd::fma(__builtin_convertvector(n, Float), of.other, of.d);
-  } else if constexpr (kScales == Scales::SuperOddHalves || kScales == Scales::SuperOddShifts) {
+  } else if constexpr (kScales == Scales::SuperOddHalves) {
     const Int n = Simd::byte_ints(group + 64 + 16 * g + first);
     s.scale = Simd::fma(__builtin_convertvector(n & 15, Float), of.other, of.d);
     s.second = Simd::fma(__builtin_convertvector(n >> 4, Float), of.other, of.d);
+  } else if constexpr (kScales == Scales::SuperShifts) {
+    const Int both = (Int)load_shifts(group, g, first);
+    s.scale = __builtin_convertvector(both & 31, Float);
+    s.second = __builtin_convertvector(both >> 16 & 31, Float);
   } else if constexpr (kScales == Scales::SuperHalves) {
     s.scale = of.d * (Float)load_int8(group + 64 + 32 * g + first);
     s.second = of.d * (Float)load_int8(group + 80 + 32 * g + first);
@@ -225,9 +227,20 @@ inline __attribute__((always_inline)) BlockScales load_scales(const uint8_t* gro
   return s;
 }
 
+/// gcc loads a number that it will spread into a general register first, which costs few tokens instructions
+/// and saves many tokens vector registers.
+template <bool few>
+inline __attribute__((always_inline)) Float spread(const float* p) {
+  return few ? Simd::splat_at(p) : Simd::splat(*p);
+}
+template <bool few>
+inline __attribute__((always_inline)) Int spread_int(const int32_t* p) {
+  return few ? Simd::splat_int_at(p) : Simd::splat_int(p);
+}
+
 /// Adds the sums of a block to one token's rows: `low` and, of the second half, `high` are integers without
 /// offset. `x_scale`, `x_sum` and `start` are of the block and the token.
-template <PanelLayout layout>
+template <PanelLayout layout, bool few>
 inline __attribute__((always_inline)) Float add_sums(Float row, Int low, Int high, const BlockScales& s,
                                                      const float* x_scale, const float* x_sum,
                                                      const int32_t* start) {
@@ -239,19 +252,22 @@ inline __attribute__((always_inline)) Float add_sums(Float row, Int low, Int hig
       row = Simd::fma(second, s.second, row);
       row = Simd::fma(first, s.scale, row);
     } else {
-      row = Simd::fma(Simd::fma(second, s.second, first * s.scale), Simd::splat(*x_scale), row);
+      row = Simd::fma(Simd::fma(second, s.second, first * s.scale), spread<few>(x_scale), row);
     }
   } else {
-    row = Simd::fma(first, kGrouped ? s.scale : s.scale * Simd::splat(*x_scale), row);
+    const Float scale = kGrouped          ? s.scale
+                        : layout.d_last() ? spread<few>(x_scale)
+                                          : s.scale * spread<few>(x_scale);
+    row = Simd::fma(first, scale, row);
   }
   if constexpr (layout.minimum() && layout.halves()) {
     const auto sum = [&](int which) {
-      return __builtin_convertvector(Simd::splat_int(start + which), Float);
+      return __builtin_convertvector(spread_int<few>(start + which), Float);
     };
     row = Simd::fma(s.minimum, sum(1), row);
     row = Simd::fma(s.second_minimum, sum(2), row);
   } else if constexpr (layout.minimum()) {
-    row = Simd::fma(s.minimum, Simd::splat(*x_sum), row);
+    row = Simd::fma(s.minimum, spread<few>(x_sum), row);
   }
   return row;
 }

@@ -54,17 +54,29 @@ inline void add_stretch(const int32_t* sums, int blocks, const BlockScales* scal
     for (int t = 0; t < kTokens; t++) {
       const int at = b * kTokens + t;
       const Int high = layout.halves() ? (Int)load_words(sums + kTileSums + 16 * t) : Int{};
-      acc[t] = add_sums<layout>(acc[t], (Int)load_words(sums + 16 * t), high, scales[b], tile.scale + at,
-                                tile.sum + at, tile.start + 3 * at);
+      acc[t] = add_sums<layout, false>(acc[t], (Int)load_words(sums + 16 * t), high, scales[b],
+                                       tile.scale + at, tile.sum + at, tile.start + 3 * at);
     }
   }
 #pragma GCC unroll 16
   for (int t = 0; t < kTokens; t++) store_floats(rows + 16 * t, acc[t]);
 }
 
+/// The tiles one after the other, with VNNI.
+template <PanelLayout layout>
+void one_by_one(const TileProduct& product) {
+  const int64_t next = product.cols / 32 * kTokens;
+  TileProduct one = product;
+  for (int i = 0; i < product.tiles; i++, one.out += kTokens * one.ldo) {
+    quantised_product<layout, kTokens, kPrefetchBytes>(one);
+    const ActivationTile& x = one.tile;
+    one.tile = {static_cast<int8_t*>(x.x) + 32 * next, x.scale + next, x.start + 3 * next, x.sum + next};
+  }
+}
+
 template <PanelLayout layout>
 __attribute__((noinline)) void tile_product(const TileProduct& product) {
-  if (product.tiles == 1) return quantised_product<layout, kTokens, kPrefetchBytes>(product);
+  if (product.tiles == 1) return one_by_one<layout>(product);
   constexpr int kGroup = layout.group_inputs / 32;
   configure(kTokens, layout.halves() ? 8 : 16);
   Word book{};
@@ -86,7 +98,7 @@ __attribute__((noinline)) void tile_product(const TileProduct& product) {
       const int g = static_cast<int>(of_row % kGroup);
       const uint8_t* const group = product.panel + of_row / kGroup * layout.group_bytes;
       Word w[8];
-      load_block<layout, true>(group, group + layout.data + g * layout.block_bytes, g, 0, book, w);
+      load_block<layout, false>(group, group + layout.data + g * layout.block_bytes, g, 0, book, w);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; i++)
         _mm512_store_si512(weights + 512 * b + 64 * i, _mm512_sub_epi8((__m512i)w[i], offset));
@@ -119,7 +131,8 @@ void set_blocks(Kernels& kernels) {
 
 void add_amx_blocks(Kernels& kernels) {
   using enum Format;
-  set_blocks<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q1_0, Q4_Z>(kernels);
+  set_blocks<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, NVFP4, Q4_Z>(kernels);
+  kernels.product[static_cast<int>(Q1_0)][kTile16] = one_by_one<panel_layout(Q1_0)>;  // d_last()
   kernels.by_16[static_cast<int>(Scheme::Int8x32)] = true;
 }
 

@@ -96,7 +96,7 @@ __attribute__((noinline)) void vector_product(const TileProduct& product) {
       for (int i = 0; i < 2; i++, block += layout.block_bytes, start += 3 * T) {
         prefetch_block<layout>(block);
         Word w[8];
-        load_block<layout, true>(group, block, 2 * pair + i, 0, book, w);
+        load_block<layout, false>(group, block, 2 * pair + i, 0, book, w);
         const IntegerScales scales = integer_scales<layout>(group, 2 * pair + i);
 #pragma GCC unroll 8
         for (int t = 0; t < T; t++) {
@@ -138,7 +138,7 @@ inline void make_digits(const uint8_t* group, Word book, uint8_t* digits) {
   for (int b = 0; b < kGroupBlocks; b++, block += layout.block_bytes) {
     prefetch_block<layout>(block);
     Word w[8];
-    load_block<layout, true>(group, block, b, 0, book, w);
+    load_block<layout, false>(group, block, b, 0, book, w);
     const IntegerScales scales = integer_scales<layout>(group, b);
     const auto twice = [](Int v) { return (__m512i)((v & 0xffff) | v << 16); };
     const __m512i first = twice(scales.first), second = twice(scales.second);
@@ -260,6 +260,8 @@ void add_amx_groups(Kernels& kernels) {
   set_groups<Q5_K>(kernels);
   set_groups<Q6_K>(kernels);
   set_groups<IQ4_XS>(kernels);
+  set_groups<IQ3_XXS>(kernels);
+  set_groups<IQ2_XXS>(kernels);
   kernels.prepare[static_cast<int>(Scheme::Int8Tiles)] = prepare_int8<kGroupBlocks, true>;
   kernels.by_16[static_cast<int>(Scheme::Int8Tiles)] = true;
 }

@@ -4,20 +4,26 @@
 //
 // Simd, of simd.h's kLanes: kRegisters; Float, Int, Word: vectors of kLanes f32, int32, uint32, any
 // alignment;
-//   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*);
+//   fma(a, b, c) = a * b + c; splat(float), splat_int(const int32_t*), and from memory alone splat_at(const
+//   float*), splat_int_at(const int32_t*);
 //   half(p): kLanes f16 as f32; byte_ints(p): kLanes uint8 as Int;
+//   byte_pairs(p): 2 kLanes uint8 as the 16-bit halves of a Word;
 //   half_of_bytes(p): kLanes bytes as f32, each the eight bits after the sign of an f16;
-//   lookup(book, w): the bytes of w, all below 16, as indices into 16 bytes, of which table(p) makes book;
+//   lookup(book, w): the low four bits of the bytes of w, whose highest is zero, as indices into 16 bytes, of
+//   which table(p) makes book;
+//   average(a, b): of bytes whose sums are even;
 //   e4m3(p): kLanes E4M3 as f32 * 2^-8;
 //   max_lanes(v), sum_lanes(v); store_bytes(p, v): the lanes, which fit int8, as kLanes bytes;
 //   dots<max, n>(w, x, start) = start + sum of n vectors of bytes (unsigned, at most `max`) times 4 int8 of x
 //   each; kSignedBytes: dots<255, n> takes signed bytes instead; kTurns: so many tokens take turns in dots;
+//   kMultiples: dots<max, n, m> is start + m times the sum;
 //   kBf16Dots: bf16_dot(c, w, x) = c + both products of the bf16 pairs of w and x;
 //   kTokenPairs: two tokens at a time, their inputs laid out as in prepare_int8: pair_dots<n>(w, x, first,
 //   second) adds to the sums of two tokens what dots would, after pair_rows(w) of the 8 vectors of a block;
 //   kShiftTables: shift_tables(x, tables) makes for each half of 32 int8 the table {0, 2a, 2b, 2a + 2b} -
 //   9 (a + b), a being the sum of the half's first 8 and b that of its last; pick(table, w): of a table what
-//   the low two bits of w choose.
+//   the low two bits of w choose; pair_sums(a, b, w) = a times the low halves of w plus b times the high
+//   ones, all 16-bit.
 #include <cstring>
 
 #include "device/cpu/matmul_blocks-inl.h"
@@ -34,16 +40,24 @@ constexpr bool kReadsAhead =
 template <PanelLayout layout, int T, int kPrefetch, class S = Simd>
 __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   constexpr bool kGrouped = layout.grouped();  // Int8x256: the activation scale multiplies once a group
+  constexpr bool kTotals = kGrouped || layout.d_last();
   constexpr int kGroup = layout.group_inputs / 32;
   constexpr int kParts = 16 / kLanes;
   // With many tokens, the codes of PanelLayout::odd become bytes of an offset that is a power of two. With
   // few, IQ1_M's shifts and offset are looked up in tables of the inputs' sums instead of joining the codes.
   constexpr bool kWhole = layout.odd != 0 && T > 2;
-  constexpr bool kTables = layout.scales == Scales::SuperOddShifts && S::kShiftTables && T <= 2;
+  constexpr bool kTables = layout.scales == Scales::SuperShifts && S::kShiftTables && T <= 2;
+  // Nor do few tokens pay for the shifts that would give short codes of both halves of a block one size.
+  constexpr bool kSplit =
+      layout.code_bits <= 2 && T <= 2 && (layout.scales != Scales::SuperShifts || kTables);
+  constexpr int kLowShift = (layout.code_bits == 1 ? 1 : 0) + (kTables ? 3 : 0);
+  constexpr int kHighShift = kLowShift - layout.code_bits;
+  constexpr int kUp = kHighShift > 0 ? kHighShift : 0, kDown = kUp - kHighShift;
+  constexpr bool kShiftSums = kSplit && (kDown > 0 || !S::kMultiples);
   constexpr int kOdd = kWhole || kTables ? 0 : layout.odd;
   constexpr int kOffsetBits = layout.offset_bits + (!kWhole ? 0 : layout.odd > 0 ? 2 : 1);
   constexpr int kPlus = kWhole ? (1 << kOffsetBits) - (2 << layout.offset_bits) - layout.odd : 0;
-  constexpr int kMax = kWhole ? 2 * layout.largest + kPlus : kTables ? 16 : layout.largest;
+  constexpr int kMax = kWhole ? 2 * layout.largest + kPlus : kSplit ? 12 : layout.largest;
   constexpr bool kSigned = kMax > 127 && Simd::kSignedBytes;
   constexpr bool kOffset = kOffsetBits >= 0 && kOdd == 0 && !kSigned && !kTables;
   // Chains of dots, for their latency: several for a token where there are few tokens, else tokens in turn.
@@ -54,10 +68,10 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   Word book{};
   if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes) ^ (kSigned ? 0x80808080u : 0u);
   Float acc[kParts][T];
-  alignas(64) float total[T * 16];  // f32 sums; with kGrouped of the groups so far
+  alignas(64) float total[T * 16];  // f32 sums; with kTotals of the groups so far
 #pragma GCC unroll 64
   for (int i = 0; i < kParts * T; i++) acc[i / T][i % T] = Float{};
-  if constexpr (kGrouped) {
+  if constexpr (kTotals) {
 #pragma GCC unroll 64
     for (int i = 0; i < T * kParts; i++) store_floats(total + i * kLanes, Float{});
   }
@@ -74,7 +88,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
   int g = 0;
   for (int64_t b = 0; b < blocks; b++, x += 32 * T, x_scale += T, x_sum += T, start += 3 * T) {
     const uint8_t* ahead = block + kPrefetch;
-    Word tables[kTables ? T : 1][2];
+    alignas(32) int32_t tables[kTables ? T : 1][2][4];
     if constexpr (kTables) {
 #pragma GCC unroll 2
       for (int t = 0; t < T; t++) S::shift_tables(x + 32 * t, tables[t]);
@@ -82,7 +96,7 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
       Word w[8];
-      load_block<layout, !kTables>(group, block, g, part * kLanes, book, w);
+      load_block<layout, kSplit>(group, block, g, part * kLanes, book, w);
 #pragma GCC unroll 8
       for (int i = 0; i < 8 && kWhole; i++) w[i] = w[i] + w[i] + 0x01010101u * kPlus;
       if constexpr (kPairs) S::pair_rows(w);
@@ -97,15 +111,16 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
             __builtin_prefetch(ahead + 64 * line);
         }
         const auto begin = [&](int t, int which) {
-          return kOffset ? Simd::splat_int(start + 3 * t + which) << (kOffset ? kOffsetBits : 0) : Int{};
+          return kOffset ? spread_int<T <= 2>(start + 3 * t + which) << (kOffset ? kOffsetBits : 0) : Int{};
         };
         Int low[U], high[U];  // of the halves; without halves low is the sum of the block
+        [[maybe_unused]] Int low_dots[U]{}, high_dots[U]{};  // with kShiftSums, what these lack
 #pragma GCC unroll 4
         for (int u = 0; u < U; u++) {
           if constexpr (kTables) {
-            const Word shifts = load_words(group + 192 + 4 * part * kLanes) >> 4 * g;
-            low[u] = S::pick(tables[first + u][0], shifts);
-            high[u] = S::pick(tables[first + u][1], shifts >> 2);
+            const Word shifts = load_shifts(group, g, part * kLanes);
+            low[u] = S::pick(tables[first + u][0], shifts >> 5);
+            high[u] = S::pick(tables[first + u][1], shifts >> 21);
           } else {
             low[u] = begin(first + u, layout.halves() ? 1 : 0);
             high[u] = layout.halves() ? begin(first + u, 2) : Int{};
@@ -113,21 +128,37 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
         }
         if constexpr (kPairs) {
           constexpr int n = 8 / kChains;
-          S::template pair_dots<n>(w, x + 32 * first, low[0], low[1]);
-          if constexpr (n < 8) S::template pair_dots<n>(w + n, x + 32 * first + 8 * n, high[0], high[1]);
+          Int* const a = kShiftSums ? low_dots : low;
+          Int* const b = kShiftSums ? high_dots : high;
+          S::template pair_dots<n>(w, x + 32 * first, a[0], a[1]);
+          if constexpr (n < 8) S::template pair_dots<n>(w + n, x + 32 * first + 8 * n, b[0], b[1]);
         } else {
 #pragma GCC unroll 8
           for (int i = 0; i < 8; i += kStep) {
 #pragma GCC unroll 4
             for (int u = 0; u < U; u++) {
+              const int8_t* inputs = x + 32 * (first + u) + 4 * i;
               Int& sum = i >= 4 && kChains > 1 ? high[u] : low[u];
-              sum = S::template dots<kMax, kStep>(w + i, x + 32 * (first + u) + 4 * i, sum);
+              if constexpr (kShiftSums) {
+                Int& dots = i >= 4 ? high_dots[u] : low_dots[u];
+                dots = S::template dots<kMax, kStep>(w + i, inputs, dots);
+              } else if constexpr (!kSplit) {
+                sum = S::template dots<kMax, kStep>(w + i, inputs, sum);
+              } else if (i < 4) {
+                sum = S::template dots<kMax, kStep, (1 << kLowShift)>(w + i, inputs, sum);
+              } else {
+                sum = S::template dots<kMax, kStep, (1 << kUp)>(w + i, inputs, sum);
+              }
             }
           }
         }
 #pragma GCC unroll 4
         for (int u = 0; u < U; u++) {
           const int t = first + u;
+          if constexpr (kShiftSums) {
+            low[u] += low_dots[u] << kLowShift;
+            high[u] += high_dots[u] << kUp >> kDown;
+          }
           if constexpr (kOdd != 0) {
             const auto value_sum = [&](Int sum, int which) {
               const int32_t rest = ((2 << kOffsetBits) + kOdd) * start[3 * t + which];
@@ -137,9 +168,14 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
             low[u] = value_sum(low[u], layout.halves() ? 1 : 0);
             if (layout.halves()) high[u] = value_sum(high[u], 2);
           }
+          if constexpr (kTables) {
+            const Word factors = load_shifts(group, g, part * kLanes) & 0x001f001fu;
+            acc[part][t] += __builtin_convertvector(S::pair_sums(low[u], high[u], factors), Float);
+            continue;
+          }
           const Int sum = kChains > 1 && !layout.halves() ? low[u] + high[u] : low[u];
-          acc[part][t] = add_sums<layout>(acc[part][t], sum, high[u], block_scales, x_scale + t, x_sum + t,
-                                          start + 3 * t);
+          acc[part][t] = add_sums<layout, T <= 2>(acc[part][t], sum, high[u], block_scales, x_scale + t,
+                                                  x_sum + t, start + 3 * t);
         }
       }
     }
@@ -148,19 +184,21 @@ __attribute__((noinline)) void quantised_product(const TileProduct& product) {
     g = 0;
     group += layout.group_bytes;
     block = group + layout.data;
-    if constexpr (kGrouped) {
+    if constexpr (kTotals) {
 #pragma GCC unroll 4
       for (int part = 0; part < kParts; part++) {
 #pragma GCC unroll 16
         for (int t = 0; t < T; t++) {
           float* sum = total + 16 * t + part * kLanes;
-          store_floats(sum, Simd::fma(acc[part][t], Simd::splat(x_scale[t]), load_floats(sum)));
+          Float factor = layout.d_last() ? scales[part].d : Simd::splat(x_scale[t]);
+          if constexpr (layout.d_last() && kGrouped) factor *= Simd::splat(x_scale[t]);
+          store_floats(sum, Simd::fma(acc[part][t], factor, load_floats(sum)));
           acc[part][t] = Float{};
         }
       }
     }
   }
-  if constexpr (!kGrouped) {
+  if constexpr (!kTotals) {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; part++) {
 #pragma GCC unroll 16

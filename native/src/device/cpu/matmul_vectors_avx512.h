@@ -22,6 +22,8 @@ struct Avx512Vectors {
     asm("vpbroadcastd %1,%0" : "=v"(v) : "m"(*p));
     return v;
   }
+  static Float splat_at(const float* p) { return splat(*p); }
+  static Int splat_int_at(const int32_t* p) { return splat_int(p); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float half(const uint8_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
   static Float half_of_bytes(const uint8_t* p) {
@@ -39,6 +41,10 @@ struct Avx512Vectors {
   static Int byte_ints(const uint8_t* p) {
     return (Int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
   }
+  static Word average(Word a, Word b) { return (Word)_mm512_avg_epu8((__m512i)a, (__m512i)b); }
+  static Word byte_pairs(const uint8_t* p) {
+    return (Word)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)p));
+  }
   static int32_t max_lanes(Int v) { return _mm512_reduce_max_epi32((__m512i)v); }
   static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
   static void store_bytes(int8_t* p, Int v) {
@@ -48,6 +54,7 @@ struct Avx512Vectors {
 
 struct VnniVectors : Avx512Vectors {
   static constexpr bool kSignedBytes = false;
+  static constexpr bool kMultiples = false;
   static constexpr bool kBf16Dots = false;
   static constexpr int kTurns = 4;
 

@@ -9,6 +9,7 @@ struct NeonVectors {
   static constexpr int kRegisters = 32;
   static constexpr bool kSignedBytes = true;
   static constexpr bool kShiftTables = false;
+  static constexpr bool kMultiples = false;
   static constexpr int kTurns = 1;
   typedef float Float __attribute__((vector_size(16), aligned(4), may_alias));
   typedef int32_t Int __attribute__((vector_size(16), aligned(4), may_alias));
@@ -21,6 +22,8 @@ struct NeonVectors {
 
   static Float splat(float v) { return vdupq_n_f32(v); }
   static Int splat_int(const int32_t* p) { return (Int)vdupq_n_s32(*p); }
+  static Float splat_at(const float* p) { return splat(*p); }
+  static Int splat_int_at(const int32_t* p) { return splat_int(p); }
   static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
   static Float half(const uint8_t* p) { return vcvt_f32_f16(halves(vreinterpret_u16_u8(vld1_u8(p)))); }
   static Float half_of_bytes(const uint8_t* p) {
@@ -28,7 +31,9 @@ struct NeonVectors {
         halves(vget_low_u16(vshll_n_u8(vget_low_u8(vreinterpretq_u8_u32(four_bytes(p))), 7))));
   }
   static Word table(const uint8_t* p) { return (Word)vld1q_u8(p); }
-  static Word lookup(Word book, Word w) { return (Word)vqtbl1q_u8((uint8x16_t)book, (uint8x16_t)w); }
+  static Word lookup(Word book, Word w) {
+    return (Word)vqtbl1q_u8((uint8x16_t)book, (uint8x16_t)(w & 0x0f0f0f0fu));
+  }
   static Float e4m3(const uint8_t* p) {
     // The sign lands in both bits above the exponent's lower four.
     const int16x8_t v = vshll_n_s8(vget_low_s8(vreinterpretq_s8_u32(four_bytes(p))), 7);
@@ -38,6 +43,8 @@ struct NeonVectors {
     const uint16x8_t v = vmovl_u8(vget_low_u8(vreinterpretq_u8_u32(four_bytes(p))));
     return (Int)vmovl_u16(vget_low_u16(v));
   }
+  static Word average(Word a, Word b) { return (Word)vhaddq_u8((uint8x16_t)a, (uint8x16_t)b); }
+  static Word byte_pairs(const uint8_t* p) { return (Word)vmovl_u8(vld1_u8(p)); }
   static int32_t max_lanes(Int v) { return vmaxvq_s32((int32x4_t)v); }
   static int32_t sum_lanes(Int v) { return vaddvq_s32((int32x4_t)v); }
   static void store_bytes(int8_t* p, Int v) {

@@ -33,15 +33,14 @@ void copy_nibbles(const uint8_t* in, uint8_t* out) {
   for (int i = 0; i < 4; i++) store32(out + 64 * i, load32(in + 4 * i));
 }
 
-/// Bit 4i + c of `bits` becomes bit i of byte c.
+/// Bit 4i + c of `bits` becomes bit bit_place(i) of byte c.
 uint32_t spread_bits(uint32_t bits) {
   uint32_t out = 0;
   for (int c = 0; c < 4; c++) {
     uint32_t x = bits >> c & 0x11111111;
-    x = (x | x >> 3) & 0x03030303;
-    x = (x | x >> 6) & 0x000f000f;
-    x = (x | x >> 12) & 0xff;
-    out |= x << 8 * c;
+    x |= x >> 15;
+    x = (x & 0x0303) | (x & 0x3030) >> 2;
+    out |= ((x & 0xf) | (x >> 4 & 0xf0)) << 8 * c;
   }
   return out;
 }
@@ -104,15 +103,10 @@ void pack_nvfp4(const uint8_t* in, int r, uint8_t* group) {
   }
 }
 
-/// Ors a number of four bits to the kth of the eight at p.
-void or_nibble(uint8_t* p, int k, int number) {
-  store32(p, load32(p) | static_cast<uint32_t>(number) << 4 * k);
-}
-
 /// 32 codes of 2 bits, a byte each, into the vectors of a block, `out` apart by 64 bytes.
 void put_pairs(const uint8_t codes[32], uint8_t* out) {
   uint32_t pairs[2] = {0, 0};
-  for (int i = 0; i < 8; i++) pairs[i / 4] |= (load32(codes + 4 * i) & 0x03030303) << 2 * (i % 4);
+  for (int i = 0; i < 8; i++) pairs[i / 2 % 2] |= (load32(codes + 4 * i) & 0x03030303) << pair_place(i);
   store32(out, pairs[0]);
   store32(out + 64, pairs[1]);
 }
@@ -121,9 +115,9 @@ void put_pairs(const uint8_t codes[32], uint8_t* out) {
 void put_triples(const uint8_t codes[32], uint8_t* out) {
   uint32_t q[8];
   std::memcpy(q, codes, 32);
-  store32(out, q[0] | q[1] << 3 | (q[6] & 0x03030303) << 6);
-  store32(out + 64, q[2] | q[3] << 3 | (q[7] & 0x03030303) << 6);
-  store32(out + 128, q[4] | q[5] << 3 | (q[6] & 0x04040404) << 4 | (q[7] & 0x04040404) << 5);
+  const uint32_t last = q[6] | q[7] << 4;
+  for (int h = 0; h < 3; h++)
+    store32(out + 64 * h, q[2 * h] | q[2 * h + 1] << 4 | (last >> (2 - h) & 0x11111111) << 3);
 }
 
 /// The codes of a format by IntegerBlock::value, from -128 up.
@@ -175,13 +169,14 @@ void pack_integers(const uint8_t* in, int r, uint8_t* group) {
       group[64 + 16 * g + r] = static_cast<uint8_t>(scale);
     } else if constexpr (layout.scales == Scales::SuperShifted) {
       group[64 + 16 * g + r] = static_cast<uint8_t>((value[0] & 7) == 7 ? -scale : scale);
-    } else if constexpr (layout.scales == Scales::SuperOdd) {
-      or_nibble(group + 64 + 4 * r, g, scale >> 1);
-    } else if constexpr (layout.scales == Scales::SuperOddHalves || layout.scales == Scales::SuperOddShifts) {
+    } else if constexpr (layout.scales == Scales::SuperOddHalves) {
       group[64 + 16 * g + r] = static_cast<uint8_t>(scale >> 1 | block.scale[2 * g + 1] >> 1 << 4);
-    }
-    if constexpr (layout.scales == Scales::SuperOddShifts) {
-      for (int j = 0; j < 4; j++) or_nibble(group + 192 + 4 * r, g, (value[8 * j] & 7) == 1 ? 1 << j : 0);
+    } else if constexpr (layout.scales == Scales::SuperShifts) {
+      for (int h = 0; h < 2; h++) {
+        const auto shift = [&](int k) { return (value[16 * h + k] & 7) == 1 ? 1 : 0; };
+        group[64 + 32 * g + 2 * r + h] =
+            static_cast<uint8_t>(block.scale[2 * g + h] | shift(0) << 5 | shift(8) << 6);
+      }
     }
     uint8_t codes[32];
     for (int i = 0; i < 32; i++) codes[i] = kCodes.code[value[i] + 128];
@@ -233,7 +228,7 @@ void pack_superblock(const uint8_t* in, int r, uint8_t* group) {
       uint32_t q[8], high[2] = {0, 0};
       for (int i = 0; i < 8; i++) {
         q[i] = load32(in + 64 * n + 32 * (k & 1) + 4 * i) >> (k < 2 ? 0 : 4) & 0x0f0f0f0f;
-        high[i / 4] |= (load32(in + 128 + 32 * n + 4 * i) >> 2 * k & 0x03030303) << 2 * (i % 4);
+        high[i / 2 % 2] |= (load32(in + 128 + 32 * n + 4 * i) >> 2 * k & 0x03030303) << pair_place(i);
       }
       put_nibbles(q, data);
       store32(data + 256, high[0]);
@@ -251,7 +246,7 @@ void pack_superblock(const uint8_t* in, int r, uint8_t* group) {
       uint32_t q[8], bits = 0;
       for (int i = 0; i < 8; i++) {
         q[i] = load32(nibbles + 32 * (g / 2) + 4 * i) >> 4 * (g % 2) & 0x0f0f0f0f;
-        if constexpr (f == Format::Q5_K) bits |= (load32(in + 16 + 4 * i) >> g & 0x01010101) << i;
+        if constexpr (f == Format::Q5_K) bits |= (load32(in + 16 + 4 * i) >> g & 0x01010101) << bit_place(i);
       }
       put_nibbles(q, data);
       if constexpr (f == Format::Q5_K) store32(data + 256, bits);

@@ -14,11 +14,11 @@
 // is 32 inputs as `code_bits` vectors of 64 bytes. With a byte a code, byte 4r + c of vector i (of 8) is
 // input 4i + c of row r. Shorter codes of these 8 vectors are spread over the bits of fewer vectors:
 //   4 bits  vector i (of 4) holds vector i in its low and vector i + 4 in its high nibbles
-//   2 bits  bits 2j, 2j + 1 of vector h (of 2) are vector 4h + j
-//   1 bit   bit i is vector i, and its code is 0 or 2
+//   2 bits  nibble j (of 2) of vector h (of 2) holds vector 2h + j in its low and 2h + j + 4 in its high bits
+//   1 bit   bits 2j and 2j + 1 (j of 4) are vectors j and j + 4; a code is 0 or 2
 //   5, 6    4 bits, and after them the high bits as 1 or 2 bits
-//   3       bits 3j .. 3j + 2 (j of 2) of vector h (of 3) are vector 2h + j; of vectors 6 and 7 the low bits
-//           are bits 6, 7 of the first and the second, and the high bits are bits 6 and 7 of the third
+//   3       nibble j (of 2) of vector h (of 3) holds vector 2h + j in its low bits; its highest bit is bit
+//           2 - h of vector 6 + j
 // A code is value + 2^offset_bits, or an index into the format's codebook, whose bytes are that; see also
 // PanelLayout::odd.
 // Rows beyond the last and groups beyond K are zero.
@@ -46,12 +46,17 @@ enum class Scales : uint8_t {
   SuperPlain,          // 8 blocks: d [16] f16 | 32 unused bytes | scale [8][16] i8
   SuperShifted,        // 8 blocks: as SuperPlain; the weight is d |scale| value + d scale / 8
   SuperOne,            // 8 blocks: d [16] f16 | 32 unused bytes
-  // With n, of four bits, the scale is 2n + 1.
-  SuperOdd,        // 8 blocks: d [16] f16 | 32 unused bytes | [16] u32: n of block k in bits 4k .. 4k + 3
-  SuperOddHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | n [8][16]: of a block's halves in one byte
-  SuperOddShifts,  // 8 blocks: as SuperOddHalves, and [16] u32: bit 4k + j is added to the codes of inputs 8j
-                   // .. 8j + 7 of block k, which count four times as much
+  SuperOddHalves,  // 8 blocks: d [16] f16 | 32 unused bytes | n [8][16]: four bits for each half of a block,
+                   // whose scale is 2n + 1
+  SuperShifts,  // 8 blocks: d [16] f16 | 32 unused bytes | [8][16][2 halves] u8: scale in the low five bits;
+                // bit 5 (6) is added to the codes of the half's first (last) 8 inputs, which count four times
+                // as much
 };
+
+/// The first bit of the code of vector i where a byte holds one bit for each vector, and where a byte of
+/// vector i / 2 % 2 holds two for each of four.
+static constexpr int bit_place(int i) { return 2 * (i % 4) + i / 4; }
+static constexpr int pair_place(int i) { return 4 * (i % 2) + 2 * (i / 4); }
 
 struct PanelLayout {
   int rows;          // outputs of a panel
@@ -74,8 +79,10 @@ struct PanelLayout {
   /// Two scales a block, for 16 inputs each.
   constexpr bool halves() const {
     return scales == Scales::E4m3 || scales == Scales::SuperHalves || scales == Scales::SuperHalvesMinimum ||
-           scales == Scales::SuperOddHalves || scales == Scales::SuperOddShifts;
+           scales == Scales::SuperOddHalves || scales == Scales::SuperShifts;
   }
+  /// The scale d of a group multiplies the sums of all its blocks, not their scales.
+  constexpr bool d_last() const { return scales == Scales::Wide || scales == Scales::SuperShifts; }
   /// The activations have one scale for a group, see Scheme::Int8x256.
   constexpr bool grouped() const { return group_inputs == 256; }
 };
@@ -96,18 +103,16 @@ static constexpr int scale_bytes(Scales scales) {
     case Scales::SuperOne:
       return 64;
     case Scales::HalfMinimum:
-    case Scales::SuperOdd:
       return 128;
     case Scales::SuperPlain:
     case Scales::SuperShifted:
     case Scales::SuperOddHalves:
       return 192;
-    case Scales::SuperOddShifts:
-      return 256;
     case Scales::FloatZero:
     case Scales::Super:
     case Scales::SuperHalves:
     case Scales::SuperHalvesMinimum:
+    case Scales::SuperShifts:
       return 320;
   }
   return 0;
@@ -173,19 +178,19 @@ static constexpr PanelLayout panel_layout(Format format) {
     case Format::IQ4_XS:
       return codebook_layout(4, Scales::SuperPlain, 7, 255);
     case Format::IQ3_XXS:
-      return codebook_layout(4, Scales::SuperOdd, 5, 63);
+      return codebook_layout(4, Scales::SuperPlain, 5, 63);
     case Format::IQ3_S:
-      return odd_layout(4, Scales::SuperOdd, 3, -1, 15);
+      return odd_layout(4, Scales::SuperPlain, 3, -1, 15);
     case Format::TQ1_0:
     case Format::TQ2_0:
       return code_layout(2, Scales::SuperOne, 0);
     case Format::IQ2_XXS:
-      return codebook_layout(3, Scales::SuperOdd, 6, 127);
+      return codebook_layout(3, Scales::SuperPlain, 6, 127);
     case Format::IQ2_XS:
     case Format::IQ2_S:
       return codebook_layout(3, Scales::SuperOddHalves, 6, 127);
     case Format::IQ1_M:
-      return odd_layout(2, Scales::SuperOddShifts, 2, 1, 9);
+      return odd_layout(2, Scales::SuperShifts, 2, 1, 9);
     case Format::IQ1_S:
       return code_layout(2, Scales::SuperShifted, 0);
     case Format::Q1_0:
