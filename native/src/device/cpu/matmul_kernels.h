@@ -15,9 +15,8 @@ namespace vllm::cpu {
 ///             max|x| / 127, the starts of its sums: int32 {-sum of q, -sum of the first 16 q, -sum of the
 ///             last 16}, and f32 scale * sum of q
 ///   Int8x256  the same with one scale for 8 blocks, and the plain sum of q
-///   Int8Tiles  Int8x256 as AMX reads it: q as [K/64][T][64], and instead of the plain sums int16 {sum of q
-///   of
-///             block 2k, of block 2k + 1}, [K/64][T]
+///   Int8Tiles  Int8x256 as AMX reads it: q as [K/64][T][64], and instead of the plain sums the sums of q of
+///             blocks 2k and 2k + 1 side by side, int16 [K/64][T][2]
 /// A block of 32 (256) with an infinite or NaN input has a NaN scale and zero q.
 enum class Scheme : uint8_t { F32, BF16, Int8x32, Int8x256, Int8Tiles };
 static constexpr int kSchemes = 5;
