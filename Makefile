@@ -5,7 +5,7 @@
 # make image      the same, and an image tarball of it beside it
 # make fresh-machine  follow the README on fresh Debian systems; needs root, an hour
 # make arm-tests  the ARM kernels, cross-compiled, under qemu: needs the Debian packages g++-aarch64-linux-gnu and qemu-user
-# make swiftshader-tests  the Vulkan device on a driver without optional features, fetched from Debian; ten minutes
+# make swiftshader-tests  the Vulkan device on a driver without optional features, fetched from Debian; an hour
 # make format     put C++ and Python sources into the project's format
 # make bench      measure against other engines
 # make bench-text measure constraints and templates against llguidance and jinja2
