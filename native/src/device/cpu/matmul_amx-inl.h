@@ -12,6 +12,15 @@ namespace {
 constexpr int kTokens = 16;  // of a tile
 constexpr int kTileSums = kTokens * 16;
 
+/// What codes exceed their values by.
+template <PanelLayout layout>
+constexpr int kCodeOffset = layout.offset_bits < 0 ? 0 : 1 << std::max(layout.offset_bits, 0);
+
+template <PanelLayout layout>
+inline Word book_of(const TileProduct& product) {
+  return layout.codebook ? Simd::table(product.codebook->bytes) : Word{};
+}
+
 /// A panel times tiles of 16 tokens. The inputs are cut into stretches: `unpack(s)` makes the weights of one
 /// ready, `multiply(s, tile, two)` their sums with a tile, or with two neighbours, and `add(s, tile, second,
 /// rows)` adds those of the tile, as the first or the second of a pair, to its rows, [16 tokens][16].

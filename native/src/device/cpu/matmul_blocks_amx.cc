@@ -79,10 +79,8 @@ __attribute__((noinline)) void tile_product(const TileProduct& product) {
   if (product.tiles == 1) return one_by_one<layout>(product);
   constexpr int kGroup = layout.group_inputs / 32;
   configure(kTokens, layout.halves() ? 8 : 16);
-  Word book{};
-  if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes);
-  const __m512i offset =
-      _mm512_set1_epi8(static_cast<char>(layout.offset_bits < 0 ? 0 : 1 << std::max(layout.offset_bits, 0)));
+  const Word book = book_of<layout>(product);
+  const __m512i offset = _mm512_set1_epi8(static_cast<char>(kCodeOffset<layout>));
   alignas(64) uint8_t weights[kStretch * 512];
   alignas(64) int32_t sums[2][kStretch * kBlockSums<layout>];
   BlockScales scales[kStretch];

@@ -79,8 +79,7 @@ inline Float group_value(Int sum, Int minima, const GroupScales& scales, float x
 /// Of few tokens.
 template <PanelLayout layout, int T>
 __attribute__((noinline)) void vector_product(const TileProduct& product) {
-  Word book{};
-  if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes);
+  const Word book = book_of<layout>(product);
   alignas(64) float total[16 * T] = {};
   prefetch_outputs<T, 16>(product);
   const int8_t* x = static_cast<const int8_t*>(product.tile.x);
@@ -133,7 +132,7 @@ __attribute__((noinline)) void vector_product(const TileProduct& product) {
 template <PanelLayout layout>
 inline void make_digits(const uint8_t* group, Word book, uint8_t* digits) {
   const __m512i low_bytes = _mm512_set1_epi16(0xff);
-  const __m512i offset = _mm512_set1_epi16(layout.offset_bits < 0 ? 0 : 1 << std::max(layout.offset_bits, 0));
+  const __m512i offset = _mm512_set1_epi16(kCodeOffset<layout>);
   const uint8_t* block = group + layout.data;
   for (int b = 0; b < kGroupBlocks; b++, block += layout.block_bytes) {
     prefetch_block<layout>(block);
@@ -146,7 +145,7 @@ inline void make_digits(const uint8_t* group, Word book, uint8_t* digits) {
     for (int i = 0; i < 8; i++, digits += 64) {
       __m512i even = _mm512_and_si512((__m512i)w[i], low_bytes);
       __m512i odd = _mm512_srli_epi16((__m512i)w[i], 8);
-      if (layout.offset_bits >= 0) {
+      if (kCodeOffset<layout> != 0) {
         even = _mm512_sub_epi16(even, offset);
         odd = _mm512_sub_epi16(odd, offset);
       }
@@ -207,8 +206,7 @@ inline void add_group(const int32_t* sums, const Int minima[4], const GroupScale
 template <PanelLayout layout>
 __attribute__((noinline)) void tile_product(const TileProduct& product) {
   configure(kTokens, kTileInputs);
-  Word book{};
-  if constexpr (layout.codebook) book = Simd::table(product.codebook->bytes);
+  const Word book = book_of<layout>(product);
   alignas(64) uint8_t digits[2 * kGroupBytes];
   alignas(64) int32_t sums[2][2 * kTileSums];
   GroupScales scales{};
