@@ -2,7 +2,7 @@
 // floats for all of it. The sums of a group are exact integers here, so tiles of many tokens and vectors of
 // few agree.
 //
-// In a tile a weight is code times scale, of 16 bits, in two bytes of their own: digits.
+// In a tile a weight is code times scale, in two bytes of their own: digits.
 #include "device/cpu/matmul_vectors_avx512.h"
 
 namespace vllm::cpu {
@@ -37,6 +37,13 @@ inline void prefetch_block(const uint8_t* block) {
   for (int line = 0; line <= layout.block_bytes / 64; line++)
     __builtin_prefetch(block + kPrefetchBytes + 64 * line);
 }
+
+/// Where neither codes nor the scales, of six bits, have a sign, a digit is the code times three bits of the
+/// scale. Elsewhere digits are the bytes of the product, of which the high one has a sign.
+template <PanelLayout layout>
+constexpr bool kShortDigits = layout.scales == Scales::Super;
+template <PanelLayout layout>
+constexpr int kDigitBits = kShortDigits<layout> ? 3 : 8;
 
 /// The integer scales of a block, or of its halves.
 struct IntegerScales {
@@ -127,12 +134,31 @@ __attribute__((noinline)) void vector_product(const TileProduct& product) {
   finish(product, total, T, 16);
 }
 
-/// The weights of a group as tiles of 64 inputs: in turn one of the low digits, which have no sign, and one
-/// of the high ones.
+/// The digits of 4 inputs for each of 16 rows. `scale` is that of a row twice, in 16 bits each.
 template <PanelLayout layout>
-inline void make_digits(const uint8_t* group, Word book, uint8_t* digits) {
-  const __m512i low_bytes = _mm512_set1_epi16(0xff);
-  const __m512i offset = _mm512_set1_epi16(kCodeOffset<layout>);
+inline void make_digits(__m512i codes, __m512i scale, __m512i& low, __m512i& high) {
+  if constexpr (kShortDigits<layout>) {
+    static_assert(layout.largest * 7 <= 255, "products of neighbouring bytes stay apart");
+    low = _mm512_mullo_epi16(codes, _mm512_and_si512(scale, _mm512_set1_epi16(7)));
+    high = _mm512_mullo_epi16(codes, _mm512_srli_epi16(scale, 3));
+  } else {
+    const __m512i offset = _mm512_set1_epi16(kCodeOffset<layout>);
+    __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(0xff));
+    __m512i odd = _mm512_srli_epi16(codes, 8);
+    if (kCodeOffset<layout> != 0) {
+      even = _mm512_sub_epi16(even, offset);
+      odd = _mm512_sub_epi16(odd, offset);
+    }
+    even = _mm512_mullo_epi16(even, scale);
+    odd = _mm512_mullo_epi16(odd, scale);
+    low = _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, even, _mm512_slli_epi16(odd, 8));
+    high = _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, _mm512_srli_epi16(even, 8), odd);
+  }
+}
+
+/// The weights of a group as tiles of 64 inputs: in turn one of the low digits and one of the high ones.
+template <PanelLayout layout>
+inline void make_digit_tiles(const uint8_t* group, Word book, uint8_t* digits) {
   const uint8_t* block = group + layout.data;
   for (int b = 0; b < kGroupBlocks; b++, block += layout.block_bytes) {
     prefetch_block<layout>(block);
@@ -143,24 +169,17 @@ inline void make_digits(const uint8_t* group, Word book, uint8_t* digits) {
     const __m512i first = twice(scales.first), second = twice(scales.second);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++, digits += 64) {
-      __m512i even = _mm512_and_si512((__m512i)w[i], low_bytes);
-      __m512i odd = _mm512_srli_epi16((__m512i)w[i], 8);
-      if (kCodeOffset<layout> != 0) {
-        even = _mm512_sub_epi16(even, offset);
-        odd = _mm512_sub_epi16(odd, offset);
-      }
-      even = _mm512_mullo_epi16(even, i < 4 ? first : second);
-      odd = _mm512_mullo_epi16(odd, i < 4 ? first : second);
-      _mm512_store_si512(digits, _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, even, _mm512_slli_epi16(odd, 8)));
-      _mm512_store_si512(digits + kTileBytes,
-                         _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, _mm512_srli_epi16(even, 8), odd));
+      __m512i low, high;
+      make_digits<layout>((__m512i)w[i], i < 4 ? first : second, low, high);
+      _mm512_store_si512(digits, low);
+      _mm512_store_si512(digits + kTileBytes, high);
     }
     if (b % 2) digits += kTileBytes;
   }
 }
 
 /// Sets the sums of a group, [kTiles][low and high][16 tokens][16 rows]. Tiles of x are `next` bytes apart.
-template <int kTiles>
+template <int kTiles, bool sign>
 inline void digit_sums(const uint8_t* digits, const uint8_t* x, int64_t next, int32_t* sums) {
   zero_tile<0>();
   zero_tile<1>();
@@ -171,11 +190,11 @@ inline void digit_sums(const uint8_t* digits, const uint8_t* x, int64_t next, in
     load_tile<6>(digits + 2 * kTileBytes * k, 64);
     load_tile<7>(digits + 2 * kTileBytes * k + kTileBytes, 64);
     int8_dots<0, 4, 6, false>();
-    int8_dots<1, 4, 7, true>();
+    int8_dots<1, 4, 7, sign>();
     if (kTiles == 2) {
       load_tile<5>(x + next + kTileBytes * k, 64);
       int8_dots<2, 5, 6, false>();
-      int8_dots<3, 5, 7, true>();
+      int8_dots<3, 5, 7, sign>();
     }
   }
   store_tile<0>(sums, 64);
@@ -193,7 +212,7 @@ inline void add_group(const int32_t* sums, const Int minima[4], const GroupScale
                       const float* x_scale, const int32_t* x_sums, float* rows) {
 #pragma GCC unroll 4
   for (int t = 0; t < kTokens; t++, sums += 16, rows += 16) {
-    const Int sum = (Int)load_words(sums) + ((Int)load_words(sums + kTileSums) << 8);
+    const Int sum = (Int)load_words(sums) + ((Int)load_words(sums + kTileSums) << kDigitBits<layout>);
     Int of_minima{};
 #pragma GCC unroll 4
     for (int p = 0; p < (layout.minimum() ? 4 : 0); p++)
@@ -215,7 +234,7 @@ __attribute__((noinline)) void tile_product(const TileProduct& product) {
   const int64_t groups = product.cols / kGroupInputs;
   const auto unpack = [&](int64_t g) {
     const uint8_t* const group = product.panel + g * layout.group_bytes;
-    make_digits<layout>(group, book, digits);
+    make_digit_tiles<layout>(group, book, digits);
     scales = load_group_scales<layout>(group, 0);
 #pragma GCC unroll 4
     for (int p = 0; p < (layout.minimum() ? 4 : 0); p++) minima[p] = pair_of_minima<layout>(group, p);
@@ -223,9 +242,9 @@ __attribute__((noinline)) void tile_product(const TileProduct& product) {
   const auto multiply = [&](int64_t g, int tile, bool two) {
     const uint8_t* const in = static_cast<const uint8_t*>(x.x) + (tile * groups + g) * kGroupBytes;
     if (two) {
-      digit_sums<2>(digits, in, groups * kGroupBytes, sums[0]);
+      digit_sums<2, !kShortDigits<layout>>(digits, in, groups * kGroupBytes, sums[0]);
     } else {
-      digit_sums<1>(digits, in, 0, sums[0]);
+      digit_sums<1, !kShortDigits<layout>>(digits, in, 0, sums[0]);
     }
   };
   const auto add = [&](int64_t g, int tile, int second, float* rows) {
