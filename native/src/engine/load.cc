@@ -1,6 +1,7 @@
 // From settings to a running engine.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <future>
 
@@ -241,7 +242,7 @@ void log_load(const EngineInfo& info, const LoadPlan& plan, int state_checkpoint
 }
 
 /// One row through the whole model: a load that succeeds has computed on its device.
-void compute_one_row(Model& model, KvCache& cache, StateCache* states) {
+void compute_one_row(Model& model, KvCache& cache, StateCache* states, const Device& device) {
   StepBatch batch;
   batch.token_ids = {0};
   batch.positions = {0};
@@ -251,6 +252,11 @@ void compute_one_row(Model& model, KvCache& cache, StateCache* states) {
   batch.state_slots = {0};
   batch.logit_rows = {0};
   model.forward(batch, cache, states);
+  const std::span<const float> logits = model.logits(0);
+  const auto first = std::find_if(logits.begin(), logits.end(), [](float v) { return !std::isfinite(v); });
+  if (first != logits.end() && !device.is_cpu())
+    fail_load("The first step on %s gave %g as logit %lld.", device.description().c_str(),
+              static_cast<double>(*first), static_cast<long long>(first - logits.begin()));
 }
 
 }  // namespace
@@ -316,7 +322,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
     if (!engine->device_->is_cpu())
       self_test(*checkpoint, spec, layout.kv.format, layout.kv.block_size, *engine->device_,
                 *make_cpu_device(config.threads));
-    compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get());
+    compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get(), *engine->device_);
     engine->scheduler_ = std::make_unique<Scheduler>(schedule);
     engine->sampler_ = std::make_unique<Sampler>(
         spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);

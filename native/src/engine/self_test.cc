@@ -4,13 +4,16 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
 namespace vllm {
 namespace {
 
-constexpr int kRows = 5;             // of activations: one sequence of so many tokens
+// Of activations: of one sequence of so many tokens. Devices have kernels of their own for many rows.
+constexpr int kFewRows = 5, kManyRows = 40;
+constexpr int kLongContext = 600;    // tokens: devices cut it into parts
 constexpr int64_t kWeightRows = 32;  // of each format
 constexpr int kLargest = 65;         // values of a row in order
 constexpr double kTolerance = 0.03;  // relative, in RMS; a CPU that rounds activations to int8 errs by 0.011
@@ -25,10 +28,25 @@ std::vector<float> values(int64_t count, uint32_t seed) {
   return out;
 }
 
-/// One operation at a time on one device.
+/// Rows [first, first + rows) of one sequence.
+StepBatch step_of(int first, int rows, int block_size) {
+  StepBatch batch;
+  for (int t = 0; t < rows; ++t) {
+    batch.token_ids.push_back(t % kFewRows);
+    batch.positions.push_back(first + t);
+  }
+  batch.seq_start = {0, rows};
+  batch.max_blocks = (first + rows - 1) / block_size + 1;
+  for (int block = 0; block < batch.max_blocks; ++block) batch.block_table.push_back(block);
+  batch.state_slots = {0};
+  batch.logit_rows = {rows - 1};
+  return batch;
+}
+
+/// Operations of a step of `rows` rows on one device.
 class Bench {
  public:
-  explicit Bench(Device& device) : device(device) {}
+  Bench(Device& device, int rows) : device(device), rows(rows) {}
 
   Tensor tensor(int64_t rows, int64_t cols, uint32_t seed) {
     buffers_.push_back(device.allocate(static_cast<size_t>(rows * cols) * sizeof(float)));
@@ -51,6 +69,7 @@ class Bench {
   }
 
   Device& device;
+  int rows;
 
  private:
   std::vector<std::shared_ptr<void>> kept_;
@@ -61,34 +80,33 @@ using Run = std::function<Tensor(Bench&)>;
 
 class SelfTest {
  public:
-  SelfTest(Device& device, Device& cpu) : device_(device), cpu_(cpu) {
-    for (int t = 0; t < kRows; ++t) {
-      batch.token_ids.push_back(t);
-      batch.positions.push_back(t);
+  SelfTest(Device& device, Device& cpu, int block_size)
+      : block_size(block_size), device_(device), cpu_(cpu) {}
+
+  /// With few and with many rows.
+  void compare(const std::string& what, const Run& run) {
+    for (const int rows : {kFewRows, kManyRows}) {
+      compare_on_both(format("%s of %d rows", what.c_str(), rows), [&](Device& device) {
+        Bench bench(device, rows);
+        return step(bench, 0, run);
+      });
     }
-    batch.seq_start = {0, kRows};
-    batch.block_table = {0};
-    batch.max_blocks = 1;
-    batch.state_slots = {0};
-    batch.logit_rows = {kRows - 1};
   }
 
-  void compare(const std::string& what, const Run& run) {
-    const std::vector<float> want = result(cpu_, run), got = result(device_, run);
-    double error = 0, size = 0;
-    for (size_t i = 0; i < want.size(); ++i) {
-      error += std::pow(static_cast<double>(got[i]) - want[i], 2);
-      size += std::pow(static_cast<double>(want[i]), 2);
-    }
-    if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= kTolerance))
-      fail_load("%s computes %s otherwise than the CPU: they are %.3g apart, at most %.3g are right.",
-                device_.description().c_str(), what.c_str(), apart, kTolerance);
+  /// One row behind many, which `before` stores.
+  void compare_next(const std::string& what, const Run& before, const Run& run) {
+    compare_on_both(what, [&](Device& device) {
+      Bench bench(device, kLongContext);
+      step(bench, 0, before);
+      bench.rows = 1;
+      return step(bench, kLongContext, run);
+    });
   }
 
   /// Of a row of logits.
   void compare_largest(int64_t vocab) {
     const auto largest = [&](Device& device) {
-      Bench bench(device);
+      Bench bench(device, 1);
       std::vector<RankedValue> out(static_cast<size_t>(std::min<int64_t>(vocab, kLargest)));
       device.read_largest(bench.tensor(1, vocab, 28), static_cast<int>(out.size()), out.data());
       return out;
@@ -101,14 +119,27 @@ class SelfTest {
                   static_cast<double>(want[i].value), want[i].column);
   }
 
-  StepBatch batch;
+  const int block_size;
 
  private:
-  std::vector<float> result(Device& device, const Run& run) {
-    Bench bench(device);
-    device.begin_step(batch);
+  template <class Compute>
+  void compare_on_both(const std::string& what, const Compute& compute) {
+    const std::vector<float> want = compute(cpu_), got = compute(device_);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+      size += std::pow(static_cast<double>(want[i]), 2);
+    }
+    if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= kTolerance))
+      fail_load("%s computes %s otherwise than the CPU: they are %.3g apart, at most %.3g are right.",
+                device_.description().c_str(), what.c_str(), apart, kTolerance);
+  }
+
+  std::vector<float> step(Bench& bench, int first, const Run& run) {
+    const StepBatch batch = step_of(first, bench.rows, block_size);
+    bench.device.begin_step(batch);
     const Tensor out = run(bench);
-    device.end_step();
+    bench.device.end_step();
     return bench.read(out);
   }
 
@@ -125,42 +156,44 @@ WeightView first_rows(WeightView view) {
 }
 
 void test_formats(const Checkpoint& checkpoint, SelfTest& test) {
+  // A format of stacked matrices alone is tested with the first of them.
   std::map<Format, const Weight*> samples;
-  for (const auto& [name, weight] : checkpoint.weights())
-    if (weight.shape.size() == 2) samples.try_emplace(weight.format, &weight);
+  for (const size_t dimensions : {2, 3})
+    for (const auto& [name, weight] : checkpoint.weights())
+      if (weight.shape.size() == dimensions) samples.try_emplace(weight.format, &weight);
   for (const auto& [format, weight] : samples) {
     const WeightView view = first_rows(weight->view());
     const std::string name = vllm::format("%s of %s", weight->name.c_str(), format_info(format).name);
     test.compare("products with " + name, [&](Bench& bench) {
       const DeviceWeight* const list[] = {&bench.keep(bench.device.pack(view, false))};
-      const Tensor out = bench.tensor(kRows, view.rows, 2);
-      bench.device.matmul(list, bench.tensor(kRows, view.cols, 1), nullptr, false, out);
+      const Tensor out = bench.tensor(bench.rows, view.rows, 2);
+      bench.device.matmul(list, bench.tensor(bench.rows, view.cols, 1), nullptr, false, out);
       return out;
     });
-    if (view.rows < kRows) continue;
+    if (view.rows < kFewRows) continue;
     test.compare("rows of " + name, [&](Bench& bench) {
       const DeviceWeight& packed = bench.keep(bench.device.pack(view, true));
-      const Tensor out = bench.tensor(kRows, view.cols, 2);
+      const Tensor out = bench.tensor(bench.rows, view.cols, 2);
       bench.device.embed(packed, 1.5f, out);
       return out;
     });
   }
 }
 
-void test_attention(const ModelSpec& spec, KvFormat kv_format, int block_size, SelfTest& test) {
+void test_attention(const ModelSpec& spec, KvFormat kv_format, SelfTest& test) {
   const int64_t q_cols = int64_t{spec.heads} * spec.head_dim,
                 kv_cols = int64_t{spec.kv_heads} * spec.head_dim;
   for (const RopeSpec& rope : spec.ropes) {
     test.compare("rotary positions", [&](Bench& bench) {
-      const Tensor x = bench.tensor(kRows, q_cols, 3), norm = bench.tensor(1, spec.head_dim, 4);
+      const Tensor x = bench.tensor(bench.rows, q_cols, 3), norm = bench.tensor(1, spec.head_dim, 4);
       bench.device.norm_rope(x, spec.heads, &norm, spec.norm_eps, rope);
       return x;
     });
   }
   KvCacheSpec cache;
   cache.layers = {{spec.kv_heads, spec.head_dim}};
-  cache.block_size = block_size;
-  cache.num_blocks = 1;
+  cache.block_size = test.block_size;
+  cache.num_blocks = kLongContext / test.block_size + 1;
   cache.format = kv_format;
   AttentionSpec attention;
   attention.heads = spec.heads;
@@ -168,24 +201,49 @@ void test_attention(const ModelSpec& spec, KvFormat kv_format, int block_size, S
   attention.head_dim = spec.head_dim;
   attention.scale = spec.attention_scale;
   attention.softcap = spec.attention_softcap;
-  test.compare("attention", [&](Bench& bench) {
-    KvCache& kv = bench.keep(bench.device.make_kv_cache(cache));
-    const Tensor out = bench.tensor(kRows, q_cols, 5);
-    bench.device.write_kv(kv, 0, bench.tensor(kRows, kv_cols, 6), bench.tensor(kRows, kv_cols, 7));
-    bench.device.attention(kv, 0, bench.tensor(kRows, q_cols, 8), attention, out);
-    return out;
-  });
+  std::set<int> windows;
+  for (const LayerSpec& layer : spec.layers)
+    if (layer.mixer == Mixer::Attention) windows.insert(layer.window);
+  for (const int window : windows) {
+    const std::string name = window > 0 ? format("attention over %d tokens", window) : "attention";
+    attention.window = window;
+    KvCache* kv = nullptr;
+    const auto store = [&](Bench& bench) {
+      const Tensor k = bench.tensor(bench.rows, kv_cols, 6);
+      bench.device.write_kv(*kv, 0, k, bench.tensor(bench.rows, kv_cols, 7));
+      return k;
+    };
+    const Run make_and_store = [&](Bench& bench) {
+      kv = &bench.keep(bench.device.make_kv_cache(cache));
+      return store(bench);
+    };
+    const Run attend = [&](Bench& bench) {
+      const Tensor out = bench.tensor(bench.rows, q_cols, 5);
+      bench.device.attention(*kv, 0, bench.tensor(bench.rows, q_cols, 8), attention, out);
+      return out;
+    };
+    test.compare(name, [&](Bench& bench) {
+      make_and_store(bench);
+      return attend(bench);
+    });
+    test.compare_next(format("%s behind %d tokens", name.c_str(), kLongContext), make_and_store,
+                      [&](Bench& bench) {
+                        store(bench);
+                        return attend(bench);
+                      });
+  }
 }
 
 void test_delta_net(const DeltaNetSpec& spec, SelfTest& test) {
   test.compare("gated DeltaNet", [&](Bench& bench) {
     StateCache& states = bench.keep(bench.device.make_state_cache({{spec}, 1}));
-    const Tensor x = bench.tensor(kRows, spec.conv_cols(), 9),
-                 out = bench.tensor(kRows, spec.value_cols(), 10);
+    const Tensor x = bench.tensor(bench.rows, spec.conv_cols(), 9),
+                 out = bench.tensor(bench.rows, spec.value_cols(), 10);
     bench.device.causal_conv(states, 0, bench.tensor(spec.conv_kernel, spec.conv_cols(), 11), x);
-    bench.device.delta_rule(states, 0, x, bench.tensor(kRows, spec.value_heads, 12),
-                            bench.tensor(kRows, spec.value_heads, 13), bench.tensor(1, spec.value_heads, 14),
-                            bench.tensor(1, spec.value_heads, 15), out);
+    bench.device.delta_rule(states, 0, x, bench.tensor(bench.rows, spec.value_heads, 12),
+                            bench.tensor(bench.rows, spec.value_heads, 13),
+                            bench.tensor(1, spec.value_heads, 14), bench.tensor(1, spec.value_heads, 15),
+                            out);
     return out;
   });
 }
@@ -201,10 +259,10 @@ void test_experts(const ModelSpec& spec, SelfTest& test) {
     const DeviceWeight* const back =
         &bench.keep(bench.device.pack({Format::F32, kHidden, kInner, bytes, matrix}, false));
     const std::vector<ExpertWeights> list(static_cast<size_t>(count), {in, in, back});
-    const Tensor out = bench.tensor(kRows, kHidden, 17);
-    bench.device.experts(spec.experts.router, list, spec.activation, bench.tensor(kRows, kHidden, 18),
-                         bench.tensor(kRows, count, 19), true, out);
-    bench.device.add_gated_rows(bench.tensor(kRows, kHidden, 20), bench.tensor(kRows, 1, 21), out);
+    const Tensor out = bench.tensor(bench.rows, kHidden, 17);
+    bench.device.experts(spec.experts.router, list, spec.activation, bench.tensor(bench.rows, kHidden, 18),
+                         bench.tensor(bench.rows, count, 19), true, out);
+    bench.device.add_gated_rows(bench.tensor(bench.rows, kHidden, 20), bench.tensor(bench.rows, 1, 21), out);
     return out;
   });
 }
@@ -213,22 +271,22 @@ void test_experts(const ModelSpec& spec, SelfTest& test) {
 
 void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_format, int block_size,
                Device& device, Device& cpu) {
-  SelfTest test(device, cpu);
+  SelfTest test(device, cpu, block_size);
   test_formats(checkpoint, test);
   test.compare("rms norms", [&](Bench& bench) {
-    const Tensor x = bench.tensor(kRows, spec.hidden, 22);
+    const Tensor x = bench.tensor(bench.rows, spec.hidden, 22);
     bench.device.rms_norm(x, bench.tensor(1, spec.hidden, 23), spec.norm_eps, true, x);
     return x;
   });
   test.compare("gated activations", [&](Bench& bench) {
-    const Tensor x = bench.tensor(kRows, spec.hidden, 24);
-    bench.device.gated(spec.activation, x, bench.tensor(kRows, spec.hidden, 25), x);
+    const Tensor x = bench.tensor(bench.rows, spec.hidden, 24);
+    bench.device.gated(spec.activation, x, bench.tensor(bench.rows, spec.hidden, 25), x);
     if (spec.logit_softcap > 0) bench.device.softcap(spec.logit_softcap, x);
     return x;
   });
   test.compare("rows for logits", [&](Bench& bench) {
     const Tensor out = bench.tensor(1, spec.hidden, 26);
-    bench.device.gather_logit_rows(bench.tensor(kRows, spec.hidden, 27), out);
+    bench.device.gather_logit_rows(bench.tensor(bench.rows, spec.hidden, 27), out);
     return out;
   });
   test.compare_largest(spec.vocab);
@@ -236,7 +294,7 @@ void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_
     return std::any_of(spec.layers.begin(), spec.layers.end(),
                        [&](const LayerSpec& layer) { return layer.mixer == mixer; });
   };
-  if (any(Mixer::Attention)) test_attention(spec, kv_format, block_size, test);
+  if (any(Mixer::Attention)) test_attention(spec, kv_format, test);
   if (any(Mixer::DeltaNet)) test_delta_net(spec.delta_net, test);
   if (spec.experts.count > 0) test_experts(spec, test);
 }

@@ -5,7 +5,7 @@
 
 namespace vllm {
 
-class ReferenceDevice final : public Device {
+class ReferenceDevice : public Device {
  public:
   std::string description() const override;
   size_t available_memory() const override;
