@@ -210,11 +210,15 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
 }
 
 /// Refuses a model whose weights alone are more than there is, before the long work begins.
-void check_weights_fit(const Model& model, const Checkpoint& checkpoint, size_t available) {
+void check_weights_fit(const Model& model, const Checkpoint& checkpoint, const Device& device) {
+  const size_t available = device.available_memory();
   if (model.weight_bytes() <= available) return;
-  fail_load("the weights (%s, %s) need %.2f GB of memory and %.2f GB are free",
-            model.spec().architecture.c_str(), checkpoint.format_summary().c_str(),
-            static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9);
+  fail_load(
+      "the weights (%s, %s) need %.2f GB of memory and %.2f GB are free on %s: take a file of fewer bits a "
+      "weight, end what else uses the memory%s",
+      model.spec().architecture.c_str(), checkpoint.format_summary().c_str(),
+      static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9,
+      device.description().c_str(), device.is_cpu() ? "" : ", or set device to cpu");
 }
 
 void log_load(const EngineInfo& info, const LoadPlan& plan, int state_checkpoints, double seconds) {
@@ -278,7 +282,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   engine->model_ = Model::open(*checkpoint, *engine->device_, config.max_model_len);
   Model& model = *engine->model_;
   const size_t available = engine->device_->available_memory();
-  check_weights_fit(model, *checkpoint, available);
+  check_weights_fit(model, *checkpoint, *engine->device_);
   Layout layout = plan_layout(config, model, available - model.weight_bytes());
   if (!config.plan_only) {
     if (model.weight_bytes() >= kLongLoad)
