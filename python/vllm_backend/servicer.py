@@ -118,6 +118,8 @@ class Servicer:
         else:
             state = states.READY if self._lifecycle.loaded else states.UNINITIALIZED
         held = sum(size for name, size in breakdown.items() if name != "resident")
+        if "device" in planned:
+            breakdown[f"on {planned['device']}"] = held  # the protocol has no text for it
         memory = backend_pb2.MemoryUsageData(total=max(resident, held), breakdown=breakdown)
         return backend_pb2.StatusResponse(state=state, memory=memory)
 

@@ -398,7 +398,7 @@ vllm_status vllm_ext_query(vllm_engine *engine, const char *json, char **out) {
     print(&t, "{\"generated_tokens\": %d, \"prompt_tokens\": %d, \"tokens_per_second\": 12.5}",
           atomic_load(&engine->generated), atomic_load(&engine->prompted));
   } else if (strcmp(query, "memory") == 0) {
-    print(&t, "{\"weights\": %d, \"kv_cache\": 1024, \"workspace\": 512}", kWeights);
+    print(&t, "{\"device\": \"cpu (fake)\", \"weights\": %d, \"kv_cache\": 1024, \"workspace\": 512}", kWeights);
   } else if (strcmp(query, "info") == 0) {
     print(&t,
           "{\"model\": \"fake\", \"device\": \"cpu (fake, 2 threads)\", \"vocab_size\": %d, "

@@ -119,6 +119,7 @@ def test_rpc_04_rpc_06_status_under_many_long_streams(backend: Backend) -> None:
             assert status.state == pb.StatusResponse.BUSY
         assert status.memory.breakdown["weights"] == 8 << 20
         assert status.memory.breakdown["resident"] > 8 << 20
+        assert status.memory.breakdown["on cpu (fake)"] == (8 << 20) + 1024 + 512
         assert status.memory.total >= status.memory.breakdown["resident"]
         for stream in streams:
             stream.cancel()

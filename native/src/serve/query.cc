@@ -61,7 +61,11 @@ Json metrics(const Asked& asked, const Json&) {
 
 Json memory(const Asked& asked, const Json&) {
   const EngineMemory m = asked.engine.memory();
-  return {{"weights", m.weights}, {"kv_cache", m.kv_cache}, {"states", m.states}, {"workspace", m.workspace}};
+  return {{"device", asked.engine.info().device},
+          {"weights", m.weights},
+          {"kv_cache", m.kv_cache},
+          {"states", m.states},
+          {"workspace", m.workspace}};
 }
 
 Json info(const Asked& asked, const Json&) {
