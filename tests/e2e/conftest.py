@@ -15,7 +15,7 @@ from models import FetchError, fetch
 # A shell that starts this in the background has its children ignore Ctrl-C, and they would hand that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest.register_assert_rewrite("runs")  # its assertions tell values, as those of tests do
+pytest.register_assert_rewrite("runs", "greedy")  # their assertions tell values, as those of tests do
 
 FIXTURES = REPOSITORY / "tests" / "fixtures"
 
