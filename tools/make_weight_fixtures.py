@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Makes tests/fixtures/weights/.
 
-formats.json   blocks of every weight format with the values that gguf-py, numpy and ml_dtypes read
+formats.json   blocks of every weight format with the values that gguf-py, numpy and ml_dtypes read (Q1_0, which
+               gguf-py cannot read: ggml itself); quantised ones are held against ggml's values, bit for bit
 tiny*.gguf     a model file of gguf-py, whole and split
 hf/            a Hugging Face directory of two shards, written by the safetensors package
 expected.json  metadata and tensors of both, as the packages read them back
 
-Needs: pip install gguf ml_dtypes numpy safetensors
+Needs: pip install gguf llama-cpp-python ml_dtypes numpy safetensors
 Usage: tools/make_weight_fixtures.py
 """
 
 import json
 import pathlib
 
+import ggml
 import gguf
 import ml_dtypes
 import numpy as np
@@ -83,11 +85,10 @@ def quantized(rng: np.random.Generator, name: str) -> dict:
 
 
 def dequantized(blocks: np.ndarray, qtype: gguf.GGMLQuantizationType) -> dict:
-    if qtype == gguf.GGMLQuantizationType.Q1_0:  # not in the package; as ggml's dequantize_row_q1_0
-        d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
-        values = d * (2 * np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").astype(np.float32) - 1)
-    else:
-        values = gguf.quants.dequantize(blocks, qtype).astype(np.float32)
+    values = ggml.dequantise(blocks, qtype)
+    if qtype != gguf.GGMLQuantizationType.Q1_0:
+        other = gguf.quants.dequantize(blocks, qtype).astype(np.float32)
+        assert (values.view(np.uint32) == other.view(np.uint32)).all()
     assert values.size == len(blocks) * gguf.GGML_QUANT_SIZES[qtype][0] and np.isfinite(values).all()
     return {"blocks": hex_of(blocks), "values": hex_of(values)}
 
