@@ -1,18 +1,21 @@
-"""ggml's own conversions of weights, from the library that llama-cpp-python comes with."""
+"""Conversions of weights by ggml itself, from the library that llama-cpp-python comes with."""
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
 import llama_cpp
 import numpy as np
 
+Type = gguf.GGMLQuantizationType
+Tensor = gguf.gguf_reader.ReaderTensor
 LIBRARY = ctypes.CDLL(str(Path(llama_cpp.__file__).parent / "lib" / "libggml-base.so"))
 LIBRARY.ggml_quantize_chunk.restype = ctypes.c_size_t
 LIBRARY.ggml_quantize_chunk.argtypes = [ctypes.c_int, *2 * [ctypes.c_void_p], *3 * [ctypes.c_int64], ctypes.c_void_p]
 
 
-def quantise(values: np.ndarray, qtype: gguf.GGMLQuantizationType) -> np.ndarray:
+def quantise(values: np.ndarray, qtype: Type) -> np.ndarray:
     """[rows, cols] of float32 to [rows, bytes]."""
     rows, cols = values.shape
     block, size = gguf.GGML_QUANT_SIZES[qtype]
@@ -25,13 +28,33 @@ def quantise(values: np.ndarray, qtype: gguf.GGMLQuantizationType) -> np.ndarray
     return out
 
 
-def dequantise(data: np.ndarray, qtype: gguf.GGMLQuantizationType) -> np.ndarray:
-    """[rows, bytes] to [rows, cols] of float32."""
+def dequantise(data: np.ndarray, qtype: Type) -> np.ndarray:
+    """[..., bytes] to [..., cols] of float32."""
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     data = np.ascontiguousarray(data)
-    out = np.zeros((len(data), data.shape[1] // size * block), dtype=np.float32)
+    out = np.zeros((*data.shape[:-1], data.shape[-1] // size * block), dtype=np.float32)
     function = getattr(LIBRARY, f"dequantize_row_{qtype.name.lower().replace('_k', '_K')}")
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None
     function(data.ctypes.data, out.ctypes.data, out.size)
     return out
+
+
+def rewrite(reader: gguf.GGUFReader, target: Path, type_of: Callable[[Tensor], Type]) -> None:
+    """The same file with tensors of other types."""
+    writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue
+        sub_type = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=sub_type)
+    for tensor in reader.tensors:
+        data, qtype = tensor.data, type_of(tensor)
+        if qtype != tensor.tensor_type:
+            values = dequantise(data, tensor.tensor_type)
+            data = values if qtype == Type.F32 else quantise(values, qtype)
+        writer.add_tensor(tensor.name, data, raw_dtype=qtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

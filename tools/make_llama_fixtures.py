@@ -4,6 +4,8 @@
     python tools/make_llama_fixtures.py smollm2            tests/fixtures/llama_cpp/smollm2.json
     python tools/make_llama_fixtures.py tiny               tests/fixtures/llama_cpp/tiny.json: for every GGUF file of
                                                            tests/fixtures/transformers, the logits of its 40 tokens
+                                                           and 24 greedy ones after the first 10, or why llama.cpp
+                                                           does not load it
     python tools/make_llama_fixtures.py --model FILE.gguf --output OUT.json
 
 Needs llama-cpp-python. The Gemma licence forbids passing on what is made of the model: for it, and for any file given
@@ -16,7 +18,9 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +30,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "llama_cpp"
 TINY = REPOSITORY / "tests" / "fixtures" / "transformers"
 STEPS, TOP, CONTEXT = 64, 5, 2048
+TINY_PROMPT, TINY_STEPS = 10, 24
 
 
 def chat(user: str, system: str = "You are a helpful assistant.") -> str:
@@ -94,16 +99,16 @@ PROMPTS = {
 
 @contextlib.contextmanager
 def quiet():
-    """llama.cpp writes to the stderr of the process itself."""
+    """llama.cpp writes to the stderr of the process itself. Gives the file where that goes meanwhile."""
     sys.stderr.flush()
-    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
+    saved = os.dup(2)
+    with tempfile.TemporaryFile("w+") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
 
 
 def generate(path: Path, prompts: dict[str, str], progress) -> dict:
@@ -150,38 +155,58 @@ def generate(path: Path, prompts: dict[str, str], progress) -> dict:
     }
 
 
+def greedy(model, prompt: list[int]) -> dict:
+    """The best token after each step, and how far the second best is behind."""
+    import numpy as np
+
+    model.reset()
+    fed, ids, gaps = prompt, [], []
+    for _ in range(TINY_STEPS):
+        model.eval(fed)
+        logits = np.array(model.scores[model.n_tokens - 1], dtype=np.float64)
+        second, best = np.partition(logits, -2)[-2:]
+        fed = [int(logits.argmax())]
+        ids += fed
+        gaps.append(round(float(best - second), 5))
+    return {"prompt_ids": prompt, "token_ids": ids, "top2_gap": gaps}
+
+
 def generate_tiny(progress) -> dict:
     """The best logits after each of the tokens that the file's expected.json feeds."""
     import llama_cpp
     import numpy as np
 
-    cases = []
+    cases, refused = [], {}
     for path in sorted(TINY.glob("*/*.gguf")):
         name = str(path.relative_to(TINY))
         progress(name)
         token_ids = json.loads((path.parent / "expected.json").read_text())["token_ids"]
         scaling = json.loads((path.parent / "config.json").read_text()).get("rope_scaling") or {}
-        with quiet():
-            # the limits of yarn are set by hand, since this llama.cpp passes over the file's
-            model = llama_cpp.Llama(
-                str(path),
-                n_ctx=512,
-                logits_all=True,
-                type_k=0,
-                type_v=0,
-                flash_attn=False,
-                yarn_beta_fast=scaling.get("beta_fast", 32.0),
-                yarn_beta_slow=scaling.get("beta_slow", 1.0),
-                verbose=False,
-            )
+        with quiet() as log:
+            try:
+                # the limits of yarn are set by hand, since this llama.cpp passes over the file's
+                model = llama_cpp.Llama(
+                    str(path),
+                    n_ctx=512,
+                    logits_all=True,
+                    type_k=0,
+                    type_v=0,
+                    flash_attn=False,
+                    yarn_beta_fast=scaling.get("beta_fast", 32.0),
+                    yarn_beta_slow=scaling.get("beta_slow", 1.0),
+                )
+            except ValueError:
+                log.seek(0)
+                refused[name] = re.search("error loading model: (.*)", log.read())[1]
+                continue
             model.eval(token_ids)
-        top = []
-        for row in range(len(token_ids)):
-            logits = np.array(model.scores[row])
-            best = np.argsort(-logits, kind="stable")[:TOP]
-            top.append([[int(i), round(float(logits[i]), 4)] for i in best])
-        cases.append({"name": name, "top": top})
-    return {"made_by": made_by(llama_cpp) | {"n_ctx": 512, "kv": "f32"}, "cases": cases}
+            scores = np.array(model.scores[: len(token_ids)])
+            case = {"name": name, "greedy": greedy(model, token_ids[:TINY_PROMPT])}
+            model.close()
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+        case["top"] = [[[int(i), round(float(row[i]), 4)] for i in ids] for row, ids in zip(scores, best, strict=True)]
+        cases.append(case)
+    return {"made_by": made_by(llama_cpp) | {"n_ctx": 512, "kv": "f32"}, "refused": refused, "cases": cases}
 
 
 def made_by(llama_cpp) -> dict:

@@ -3,19 +3,22 @@
 
     python tools/make_llama_quantised_fixtures.py [NAME...]
 
-Their matrices are Q4_K where rows are long enough, else Q8_0 or Q4_0. Needs llama-cpp-python, gguf and numpy. Seeded:
-the same package versions write the same bytes.
+Their matrices are Q4_K where rows are long enough, else Q8_0 or Q4_0. NAME_logits.f32 is what llama.cpp computes from
+the file, where it rounds activations to int8; NAME_exact.f32 and `greedy` are of the same weights in float32. Needs
+llama-cpp-python, gguf and numpy. Seeded: the same package versions write the same bytes.
 """
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import gguf
 import llama_cpp
 import numpy as np
+from ggml import rewrite
 from gguf import GGMLQuantizationType as Type
-from make_llama_fixtures import FIXTURES, REPOSITORY, _version, quiet
+from make_llama_fixtures import FIXTURES, REPOSITORY, TINY_PROMPT, _version, greedy, quiet
 
 HIDDEN, HEAD_DIM, VOCAB, TOKENS = 256, 32, 300, 40
 EXPERTS, USED, INNER = 8, 3, 32
@@ -194,6 +197,19 @@ def write_hybrid(path: Path, name: str) -> None:
     model.close()
 
 
+def run(path: Path, token_ids: list[int]) -> tuple[np.ndarray, dict]:
+    """The logits of every token, and what follows the first of them greedily."""
+    with quiet():
+        model = llama_cpp.Llama(str(path), n_ctx=64, n_threads=2, logits_all=True, type_k=0, type_v=0, flash_attn=False)
+        model.eval(token_ids)
+        logits = np.array(model.scores[:TOKENS], dtype="<f4")
+        answer = greedy(model, token_ids[:TINY_PROMPT])
+        model.close()
+    if logits.shape != (TOKENS, VOCAB) or not np.isfinite(logits).all():
+        raise RuntimeError(f"llama.cpp gave logits of shape {logits.shape}, or some not finite")
+    return logits, answer
+
+
 def make(name: str) -> None:
     path = FIXTURES / f"{name}.gguf"
     if name == "qwen3moe":
@@ -201,26 +217,31 @@ def make(name: str) -> None:
     else:
         write_hybrid(path, name)
     token_ids = np.random.default_rng(SEEDS[name][1]).integers(0, VOCAB, TOKENS).tolist()
-    with quiet():
-        model = llama_cpp.Llama(str(path), n_ctx=64, n_threads=2, logits_all=True, verbose=False)
-        model.eval(token_ids)
-    logits = np.array(model.scores[:TOKENS], dtype="<f4")
-    if logits.shape != (TOKENS, VOCAB) or not np.isfinite(logits).all():
-        raise RuntimeError(f"llama.cpp gave logits of shape {logits.shape}, or some not finite")
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / path.name
+        rewrite(gguf.GGUFReader(path), plain, lambda _: Type.F32)
+        exact, answer = run(plain, token_ids)
+    logits = run(path, token_ids)[0]
     logits.tofile(FIXTURES / f"{name}_logits.f32")
+    exact.tofile(FIXTURES / f"{name}_exact.f32")
     (FIXTURES / f"{name}.json").write_text(
         json.dumps(
             {
                 "llama_cpp_python": llama_cpp.__version__,
                 "llama_cpp": _version(llama_cpp),
                 "token_ids": token_ids,
-                "logits": {"file": f"{name}_logits.f32", "shape": list(logits.shape)},
-                "std": round(float(logits.std()), 4),
+                "shape": list(logits.shape),
+                "std": round(float(exact.std()), 4),
+                "greedy": answer,
             }
         )
         + "\n"
     )
-    print(f"{path.name}: {path.stat().st_size} bytes, logits std {logits.std():.2f}")
+    error = (logits - exact) / exact.std()
+    print(
+        f"{path.name}: {path.stat().st_size} bytes, logits std {exact.std():.2f}, of which the rounded ones are off by"
+    )
+    print(f"  {np.abs(error).max():.3f} at worst, {np.sqrt((error**2).mean()):.4f} rms")
 
 
 def main() -> int:

@@ -181,30 +181,6 @@ TEST_CASE("logits through a q8_0 cache stay near those of transformers") {
   }
 }
 
-TEST_CASE("logits of the GGUF files agree with llama.cpp") {
-  const Json json = parse_json(read_text_file(std::string(FIXTURES) + "/llama_cpp/tiny.json"), "tiny.json",
-                               Status::Unknown);
-  REQUIRE(json["cases"].size() >= 10);
-  const auto device = make_reference_device();
-  for (const Json& c : json["cases"]) {
-    const auto name = c["name"].get<std::string>();
-    CAPTURE(name);
-    const tiny::Expected expected = tiny::expected(name.substr(0, name.find('/')));
-    const auto model = Model::load(*Checkpoint::open(tiny::folder(name)), *device);
-    const std::vector<float> logits = run(*model, *device, expected.token_ids, {}, false);
-    double difference = 0;
-    REQUIRE(c["top"].size() == expected.token_ids.size());
-    for (size_t row = 0; row < c["top"].size(); ++row)
-      for (const Json& entry : c["top"][row]) {
-        const size_t at = row * static_cast<size_t>(expected.vocab) + entry[0].get<size_t>();
-        difference =
-            std::max(difference, std::fabs(static_cast<double>(logits[at]) - entry[1].get<double>()));
-      }
-    // its GELU is a table of float16
-    CHECK(difference / expected.std < (name.starts_with("gemma") ? 6e-3 : 5e-4));
-  }
-}
-
 TEST_CASE("every number of an architecture shows in the logits") {
   struct Change {
     const char* file;
