@@ -75,6 +75,23 @@ TEST_CASE("auto never takes a driver on the CPU") {
     if (gpu.type != VK_PHYSICAL_DEVICE_TYPE_CPU && gpu.unfit.empty()) CHECK(!first_gpu().empty());
 }
 
+TEST_CASE("misuse of Vulkan is reported by the layers that the environment names" * doctest::skip()) {
+  const Context context("vulkan");
+  VkBufferCreateInfo buffer{};  // for no use
+  buffer.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  buffer.size = 256;
+  VkBuffer made = VK_NULL_HANDLE;
+  if (context.vk().vkCreateBuffer(context.device(), &buffer, nullptr, &made) == VK_SUCCESS)
+    context.vk().vkDestroyBuffer(context.device(), made, nullptr);
+  VkMemoryAllocateInfo info{};  // so little that it is slow
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  info.allocationSize = 256;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  context.check(context.vk().vkAllocateMemory(context.device(), &info, nullptr, &memory),
+                "allocating memory");
+  context.vk().vkFreeMemory(context.device(), memory, nullptr);
+}
+
 TEST_CASE("ranges of memory are apart, aligned and come back") {
   const Context context("vulkan");
   Memory memory(context);

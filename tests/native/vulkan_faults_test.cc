@@ -15,11 +15,13 @@ using namespace vllm;
 
 namespace {
 
-/// The layer's, which the loader puts in front of every device from now on.
+/// The layer's, which the loader puts in front of every device from now on, behind those of the environment.
 VulkanFaults& faults() {
   static VulkanFaults* const found = [] {
-    setenv("VK_LAYER_PATH", VULKAN_LAYERS, 1);
-    setenv("VK_INSTANCE_LAYERS", "VK_LAYER_VLLM_faults", 1);
+    const char* const others = std::getenv("VK_INSTANCE_LAYERS");
+    const std::string layers = (others ? std::string(others) + ":" : std::string()) + "VK_LAYER_VLLM_faults";
+    setenv("VK_ADD_LAYER_PATH", VULKAN_LAYERS, 1);
+    setenv("VK_INSTANCE_LAYERS", layers.c_str(), 1);
     void* const layer = dlopen(VULKAN_FAULTS, RTLD_NOW);
     REQUIRE_MESSAGE(layer != nullptr, dlerror());
     return static_cast<VulkanFaults*>(dlsym(layer, "vulkan_faults"));
