@@ -2,9 +2,12 @@
 #include <fstream>
 #include <string>
 
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "device_rig.h"
 #include "file_writers.h"
+#include "model/binder.h"
+#include "weights/checkpoint.h"
 
 using namespace vllm;
 using namespace vllm::test;
@@ -61,4 +64,71 @@ TEST_CASE("experts that lie in one tensor are in memory once while they are pack
   }
   CHECK(bytes >= static_cast<size_t>(experts * slice));
   CHECK(status_bytes("VmHWM") - before < bytes + bytes / 10);
+}
+
+namespace {
+
+/// A checkpoint of `count` matrices "<i>" of `size` x `size` in four bits.
+struct QuantisedMatrices {
+  static constexpr int kCount = 48;
+  static constexpr int64_t kSize = 2048;
+  TempDir dir;
+
+  QuantisedMatrices(const Json& config, const std::vector<std::pair<std::string, Json>>& parts) {
+    Json header;
+    size_t end = 0;
+    for (const auto& [name, part] : parts) {  // safetensors lays tensors out by their types
+      for (int i = 0; i < kCount; ++i) {
+        Json& tensor = header[std::to_string(i) + "." + name] = part;
+        const size_t begin = end;
+        end += tensor["bytes"].get<size_t>();
+        tensor.erase("bytes");
+        tensor["data_offsets"] = {begin, end};
+      }
+    }
+    dir.write("config.json", Json{{"quantization_config", config}}.dump());
+    // Ones are small scales of any float type.
+    dir.write("model.safetensors", safetensors_file(header.dump(), std::string(end, '\1')));
+  }
+};
+
+Json part(const char* dtype, const std::vector<int64_t>& shape, int64_t value_bytes) {
+  int64_t bytes = value_bytes;
+  for (const int64_t n : shape) bytes *= n;
+  return {{"dtype", dtype}, {"shape", shape}, {"bytes", bytes}};
+}
+
+}  // namespace
+
+TEST_CASE("all parts of quantised weights leave memory when they have been packed") {
+  constexpr int64_t kSize = QuantisedMatrices::kSize;
+  const Json fp4 = {{"num_bits", 4}, {"type", "float"}, {"strategy", "tensor_group"}, {"group_size", 16}};
+  const Json scheme = {{"weights", fp4}, {"targets", {"Linear"}}};
+  const QuantisedMatrices nvfp4({{"quant_method", "compressed-tensors"},
+                                 {"format", "nvfp4-pack-quantized"},
+                                 {"config_groups", {{"group_0", scheme}}}},
+                                {{"weight_packed", part("U8", {kSize, kSize / 2}, 1)},
+                                 {"weight_scale", part("F8_E4M3", {kSize, kSize / 16}, 1)},
+                                 {"weight_global_scale", part("F32", {1}, 4)}});
+  const QuantisedMatrices gptq(
+      {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}, {"desc_act", false}, {"sym", false}},
+      {{"qweight", part("I32", {kSize / 8, kSize}, 4)},
+       {"qzeros", part("I32", {kSize / 32, kSize / 8}, 4)},
+       {"scales", part("F16", {kSize / 32, kSize}, 2)}});
+  for (const QuantisedMatrices* each : {&nvfp4, &gptq}) {
+    CAPTURE(each == &gptq);
+    const auto device = make_cpu_device(2);
+    std::ofstream("/proc/self/clear_refs") << "5";
+    const size_t before = status_bytes("VmRSS");
+    const auto checkpoint = Checkpoint::open(each->dir.path);
+    const ModelSpec spec;
+    Binder binder(*checkpoint, *device, spec, false);
+    std::vector<std::unique_ptr<DeviceWeight>> packed;
+    for (int i = 0; i < QuantisedMatrices::kCount; ++i)
+      packed.push_back(binder.matrix(std::to_string(i), kSize, kSize, false));
+    const size_t bytes = binder.weight_bytes();
+    CHECK(bytes >= QuantisedMatrices::kCount * kSize * kSize / 2);
+    CHECK(status_bytes("VmHWM") - before < bytes + bytes / 10);
+    CHECK(status_bytes("VmRSS") - before < bytes + bytes / 20);
+  }
 }

@@ -50,7 +50,8 @@ class RowSource {
   /// Writes rows [first, first + count), dense, in the layout of the view's format. Threads may call it at
   /// once. Throws Error(ModelLoad) naming the tensor when its values make no weight.
   virtual void read(int64_t first, int64_t count, uint8_t* out) const = 0;
-  /// The rows have been copied: their pages may leave memory.
+  /// The rows have been copied: pages that only they need may leave memory, and with all rows at once those
+  /// of every part.
   virtual void release(int64_t first, int64_t count) const = 0;
 };
 

@@ -34,7 +34,14 @@ class OrderedRows final : public RowSource {
       }
     }
   }
-  void release(int64_t, int64_t) const override {}  // neighbours lie anywhere
+  void release(int64_t, int64_t count) const override {
+    if (count != rows_.rows) return;  // neighbours lie anywhere
+    if (rows_.source) {
+      rows_.source->release(0, count);
+    } else if (rows_.file != nullptr) {
+      rows_.file->release(rows_.data, static_cast<size_t>(count) * bytes_);
+    }
+  }
 
  private:
   WeightView rows_;
@@ -146,7 +153,12 @@ std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightVie
     return nullptr;
   }
   auto packed = device_.pack(view, lookup_only);
-  weight.file->release(view.file != nullptr && view.data != nullptr ? view.data : weight.data, bytes);
+  // Also what the device could not let go of piece by piece.
+  if (const RowSource* source = view.source ? view.source.get() : weight.source.get()) {
+    source->release(0, view.rows);
+  } else {
+    weight.file->release(view.file != nullptr ? view.data : weight.data, bytes);
+  }
   weight_bytes_ += packed->bytes;
   count(bytes);
   return packed;

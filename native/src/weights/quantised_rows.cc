@@ -29,10 +29,15 @@ void refuse_scale(const QuantPart& part, int64_t index, float value) {
             static_cast<ll>(index));
 }
 
-/// Lets go of the pages of rows [first, first + count) of a part whose first dimension is the rows.
-void release_rows(const QuantPart& part, int64_t first, int64_t count) {
-  const size_t row = part.bytes / static_cast<size_t>(part.shape[0]);
+/// Lets go of the pages of rows [first, first + count) of a part that is made of `rows` rows.
+void release_rows(const QuantPart& part, int64_t rows, int64_t first, int64_t count) {
+  const size_t row = part.bytes / static_cast<size_t>(rows);
   part.file->release(part.data + static_cast<size_t>(first) * row, static_cast<size_t>(count) * row);
+}
+
+/// The same where the rows are the first dimension.
+void release_rows(const QuantPart& part, int64_t first, int64_t count) {
+  release_rows(part, part.shape[0], first, count);
 }
 
 class Fp8BlockRows final : public RowSource {
@@ -68,14 +73,15 @@ class Fp8BlockRows final : public RowSource {
     }
   }
   void release(int64_t first, int64_t count) const override {
-    const auto row = static_cast<size_t>(cols_);
-    b_.codes.file->release(b_.codes.data + static_cast<size_t>(first) * row,
-                           static_cast<size_t>(count) * row);
+    release_rows(b_.codes, b_.codes.count() / cols_, first, count);
+    const int64_t from = scale_row(first);
+    release_rows(b_.scale, b_.scale.count() / wide_, from, scale_row(first + count) - from);
   }
 
  private:
+  int64_t scale_row(int64_t r) const { return r / rows_ * high_ + r % rows_ / b_.block_rows; }
   float scale(int64_t r, int64_t c) const {
-    const int64_t at = (r / rows_ * high_ + r % rows_ / b_.block_rows) * wide_ + c / b_.block_cols;
+    const int64_t at = scale_row(r) * wide_ + c / b_.block_cols;
     const float value = b_.scale.number(at);
     if (!std::isfinite(value)) refuse_scale(b_.scale, at, value);
     return value;
@@ -141,7 +147,15 @@ class IntSource final : public RowSource {
     }
   }
   void release(int64_t first, int64_t count) const override {
-    if (by_rows_) release_rows(p_.codes, first, count);
+    for (const QuantPart* part :
+         std::initializer_list<const QuantPart*>{&p_.codes, &p_.scales, p_.zeros.get(), p_.groups.get()}) {
+      if (part == nullptr) continue;
+      if (by_rows_ && part->shape[0] == p_.rows) {
+        release_rows(*part, first, count);
+      } else if (count == p_.rows) {
+        release_rows(*part, 0, part->shape[0]);  // else other rows need the same pages
+      }
+    }
   }
 
  private:
