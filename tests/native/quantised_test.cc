@@ -688,3 +688,37 @@ TEST_CASE("rows of a source, and the scales of rows, follow the order in which a
   const std::vector<float> want = logits(false);
   CHECK(worst(logits(true), want.data(), 1.0) < 1e-5);
 }
+
+TEST_CASE(
+    "FILE-13 NaN among FP8 codes is refused with its row in the file, also where rows are put in another "
+    "order") {
+  const auto checkpoint = Checkpoint::open(std::string(FIXTURES) + "/transformers/qwen3-next");
+  const std::string name = "model.layers.0.linear_attn.in_proj_qkvz.weight";
+  const Weight* const stored = checkpoint->find(name);
+  REQUIRE(stored != nullptr);
+  std::vector<uint8_t> codes(static_cast<size_t>(stored->shape[0] * stored->shape[1]), 0x30);
+  const auto message = [&](Device& device) {
+    EditedCheckpoint edited(*checkpoint);
+    Weight& weight = edited.weights_[name];
+    weight.format = Format::F8_E4M3;
+    weight.data = codes.data();
+    weight.file = nullptr;
+    weight.scale = std::make_shared<const std::vector<float>>(1, 0.1f);
+    return load_error([&] { Model::load(edited, device); });
+  };
+  Edited in_order("fp8-tensor");
+  in_order.put(kUp + "weight", "F8_E4M3", {128, 64}, std::string(8191, '\x30') + '\x7f');
+  const auto faulty = Checkpoint::open(in_order.open());
+  for (const test::TestDevice& each : test::all_devices()) {
+    CAPTURE(each.kind);
+    CHECK(contains(load_error([&] { Model::load(*faulty, *each.device); }), "NaN at row 127, column 63"));
+    CHECK(message(*each.device).empty());
+    // The queries of the second key head stand behind all of the first, and are bound behind its queries.
+    const int64_t row = stored->shape[0] / 2 + 1, cols = stored->shape[1];
+    codes[static_cast<size_t>(row * cols) + 5] = 0xff;
+    const std::string refused = message(*each.device);
+    CHECK(contains(refused, name));
+    CHECK(contains(refused, "holds NaN at row " + std::to_string(row) + ", column 5"));
+    codes[static_cast<size_t>(row * cols) + 5] = 0x30;
+  }
+}

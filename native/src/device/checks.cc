@@ -1,5 +1,6 @@
 #include "device/checks.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -97,6 +98,15 @@ void weight(const WeightView& view) {
   if (view.cols % info.block_size != 0)
     fail_load("A weight has %lld columns; the format %s needs a multiple of %d.", number(view.cols),
               info.name, info.block_size);
+}
+
+void fp8_codes(const WeightView& view, int64_t first, int64_t count, const uint8_t* codes) {
+  const uint8_t* const end = codes + count * view.cols;
+  const uint8_t* const bad = std::find_if(codes, end, [](uint8_t code) { return (code & 0x7f) == 0x7f; });
+  if (bad == end) return;
+  fail_load("The %s weight %s holds NaN at row %lld, column %lld.", format_info(view.format).name,
+            quote(view.name).c_str(), number(first + (bad - codes) / view.cols),
+            number((bad - codes) % view.cols));
 }
 
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols) {

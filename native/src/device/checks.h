@@ -12,6 +12,8 @@ void batch(const StepBatch& batch);
 void kv_cache(const KvCacheSpec& spec);        // Error(ModelLoad)
 void state_cache(const StateCacheSpec& spec);  // Error(ModelLoad)
 void weight(const WeightView& view);           // Error(ModelLoad)
+/// `codes`: rows [first, first + count) of a view of format F8_E4M3. Error(ModelLoad) if one of them is NaN.
+void fp8_codes(const WeightView& view, int64_t first, int64_t count, const uint8_t* codes);
 
 void tensor(const char* operation, const char* name, const Tensor& tensor, int64_t rows, int64_t cols);
 void read_largest(const Tensor& src, int count);

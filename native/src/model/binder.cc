@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/checks.h"
 
 namespace vllm {
 
@@ -30,7 +31,9 @@ class OrderedRows final : public RowSource {
       if (rows_.source) {
         rows_.source->read(static_cast<int64_t>(row), 1, out);
       } else {
-        std::memcpy(out, rows_.data + row * bytes_, bytes_);
+        const uint8_t* const from = rows_.data + row * bytes_;
+        if (rows_.format == Format::F8_E4M3) checks::fp8_codes(rows_, static_cast<int64_t>(row), 1, from);
+        std::memcpy(out, from, bytes_);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/integer_blocks.h"
 #include "base/mapped_file.h"
+#include "device/checks.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/pack_layout.h"
 
@@ -395,15 +396,6 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
         info.name, static_cast<long long>(weight.rows), static_cast<long long>(weight.cols), info.block_size);
   }
   const PanelLayout layout = panel_layout(weight.format);
-  const auto check = [&](const uint8_t* in, int64_t first, int64_t last) {
-    if (weight.format != Format::F8_E4M3) return;  // those with scales are checked by their source
-    const uint8_t* const end = in + (last - first) * weight.cols;
-    const uint8_t* const bad = std::find_if(in, end, [](uint8_t code) { return (code & 0x7f) == 0x7f; });
-    if (bad == end) return;
-    fail_load("The %s weight %s holds NaN at row %lld, column %lld.", info.name, quote(weight.name).c_str(),
-              static_cast<long long>(first + (bad - in) / weight.cols),
-              static_cast<long long>((bad - in) % weight.cols));
-  };
   const int64_t stride = row_bytes(weight.format, weight.cols);
   const int64_t panels = lookup_only ? 0 : (weight.rows + layout.rows - 1) / layout.rows;
   const int64_t panel_stride = panel_bytes(weight.format, weight.cols);
@@ -444,7 +436,7 @@ std::unique_ptr<DeviceWeight> pack_weight(ThreadPool& pool, const WeightView& we
           in = made.data();
         } else {
           in = weight.data + first * stride;
-          check(in, first, last);
+          if (weight.format == Format::F8_E4M3) checks::fp8_codes(weight, first, last - first, in);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -66,6 +66,8 @@ std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
         dense.resize(static_cast<size_t>(count * bytes));
         view.source->read(first + at, count, dense.data());
         from = dense.data();
+      } else if (view.format == Format::F8_E4M3) {
+        checks::fp8_codes(view, first + at, count, from);
       }
       auto* to = reinterpret_cast<uint8_t*>(staged.host);
       if (bytes == padded) {
