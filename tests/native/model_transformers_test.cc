@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 #include "all_devices.h"
@@ -67,54 +68,124 @@ std::unique_ptr<StateCache> make_states(const Model& model, Device& device, int 
   return spec.layers.empty() ? nullptr : device.make_state_cache(spec);
 }
 
-/// Logits of every position, the sequence cut into steps at `cuts`. Two more sequences with other tokens ride
-/// along when `crowd` is set. The memory of the first steps has been used before.
+/// A sequence of a batch: where its keys, values and states are, and how much of it has run.
+struct Sequence {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> blocks;  // of 16 tokens each; need not be in order
+  int slot = 0;
+  int done = 0;
+
+  void join(StepBatch& batch, int rows, int logits_from = INT_MAX) {
+    if (batch.seq_start.empty()) batch.seq_start = {0};
+    for (const int end = done + rows; done < end; ++done) {
+      if (done >= logits_from) batch.logit_rows.push_back(batch.rows());
+      batch.token_ids.push_back(tokens[static_cast<size_t>(done)]);
+      batch.positions.push_back(done);
+    }
+    batch.seq_start.push_back(batch.rows());
+    batch.max_blocks = 4;
+    batch.block_table.insert(batch.block_table.end(), blocks.begin(), blocks.end());
+    batch.block_table.resize(4 * (batch.seq_start.size() - 1), -1);
+    batch.state_slots.push_back(slot);
+  }
+};
+
+/// A model with the memory of 16 blocks and 4 states, and sequences of other lengths, places and tokens.
+class Rig {
+ public:
+  Rig(Model& model, Device& device, KvFormat format = KvFormat::F32)
+      : model_(model), states_(make_states(model, device, 4)) {
+    KvCacheSpec spec;
+    spec.layers = model.kv_layers();
+    spec.block_size = 16;
+    spec.num_blocks = 16;
+    spec.format = format;
+    cache_ = device.make_kv_cache(spec);
+    before_ = {shifted({}, 7), {5, 6, 7}, 3};
+    after_ = {shifted({}, 31), {13, 14, 15}, 0};
+    step(before_, 5, INT_MAX, false);  // so the two are never at the same position
+  }
+
+  /// `tokens`, then others that depend on `shift`.
+  std::vector<int32_t> shifted(std::vector<int32_t> tokens, int shift) const {
+    while (tokens.size() < 48)
+      tokens.push_back(static_cast<int32_t>(tokens.size() * 37 + static_cast<size_t>(shift) * 11) %
+                       model_.spec().vocab);
+    return tokens;
+  }
+
+  /// Runs `rows` more tokens; the logits of those from position `logits_from` on are kept.
+  void step(Sequence& sequence, int rows, int logits_from, bool crowd, Sequence* sibling = nullptr) {
+    StepBatch batch;
+    const int n = steps_++;
+    if (crowd) company(before_, 1 + 5 * n % 7, batch);
+    if (sibling != nullptr) sibling->join(batch, 2);
+    sequence.join(batch, rows, logits_from);
+    if (crowd && n % 3 != 1) company(after_, n == 2 ? 45 : 1 + 11 * n % 13, batch);
+    model_.forward(batch, *cache_, states_.get());
+    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+      const auto row = model_.logits(static_cast<int>(i));
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+  }
+
+  StateCache* states() { return states_.get(); }
+  std::vector<float> logits;
+
+ private:
+  void company(Sequence& sequence, int rows, StepBatch& batch) {
+    if (sequence.done + rows > static_cast<int>(sequence.tokens.size())) sequence.done = 0;  // the next one
+    sequence.join(batch, rows);
+  }
+
+  Model& model_;
+  std::unique_ptr<StateCache> states_;
+  std::unique_ptr<KvCache> cache_;
+  Sequence before_, after_;
+  int steps_ = 0;
+};
+
+/// Logits of every position, the sequence cut into steps at `cuts`. The memory of the first steps has been
+/// used before. With `crowd`, other sequences come and go in the same steps.
 std::vector<float> run(Model& model, Device& device, const std::vector<int32_t>& tokens,
                        std::vector<int> cuts, bool crowd, KvFormat format = KvFormat::F32) {
-  KvCacheSpec spec;
-  spec.layers = model.kv_layers();
-  spec.block_size = 16;
-  spec.num_blocks = 16;
-  spec.format = format;
-  const auto cache = device.make_kv_cache(spec);
-  const auto states = make_states(model, device, 4);
-  const int n = static_cast<int>(tokens.size());
-  StepBatch other;
-  other.token_ids.assign(5, 11);
-  other.positions = {0, 1, 2, 3, 4};
-  other.seq_start = {0, 5};
-  other.block_table = {9};
-  other.max_blocks = 1;
-  other.state_slots = {2};
-  model.forward(other, *cache, states.get());
-  cuts.push_back(n);
-  std::vector<float> out;
-  int begin = 0;
-  for (int end : cuts) {
-    StepBatch batch;
-    batch.max_blocks = 4;
-    batch.seq_start = {0};
-    const auto add = [&](int shift, std::vector<int32_t> blocks, int slot, bool logits) {
-      for (int p = begin; p < end; ++p) {
-        if (logits) batch.logit_rows.push_back(batch.rows());
-        batch.token_ids.push_back((tokens[p] + shift) % model.spec().vocab);
-        batch.positions.push_back(p);
-      }
-      batch.seq_start.push_back(batch.rows());
-      batch.block_table.insert(batch.block_table.end(), blocks.begin(), blocks.end());
-      batch.state_slots.push_back(slot);
-    };
-    if (crowd) add(7, {5, 6, 7, -1}, 3, false);
-    add(0, {9, 2, 12, -1}, 2, true);  // blocks need not be in order
-    if (crowd) add(31, {13, 14, 15, -1}, 0, false);
-    model.forward(batch, *cache, states.get());
-    for (int p = begin; p < end; ++p) {
-      const auto row = model.logits(p - begin);
-      out.insert(out.end(), row.begin(), row.end());
-    }
-    begin = end;
-  }
-  return out;
+  Rig rig(model, device, format);
+  Sequence used{rig.shifted({}, 3), {9}, 2};
+  rig.step(used, 5, INT_MAX, false);
+  Sequence sequence{tokens, {9, 2, 12}, 2};
+  cuts.push_back(static_cast<int>(tokens.size()));
+  for (const int end : cuts) rig.step(sequence, end - sequence.done, 0, crowd);
+  return rig.logits;
+}
+
+constexpr int kShared = 16;
+
+/// Logits from position kShared on of a sequence whose first block, and state, another one has made that goes
+/// on with other tokens in the same steps.
+std::vector<float> run_shared(Model& model, Device& device, const std::vector<int32_t>& tokens) {
+  Rig rig(model, device);
+  Sequence owner{rig.shifted({tokens.begin(), tokens.begin() + kShared}, 3), {9, 2, 12}, 2};
+  rig.step(owner, 9, INT_MAX, true);
+  rig.step(owner, kShared - 9, INT_MAX, true);
+  if (rig.states() != nullptr) device.copy_state(*rig.states(), 2, 1);
+  Sequence sequence{tokens, {9, 4, 8}, 1, kShared};
+  for (const int end : {kShared + 1, 30, static_cast<int>(tokens.size())})
+    rig.step(sequence, end - sequence.done, 0, true, &owner);
+  return rig.logits;
+}
+
+/// Logits of every position of a sequence that loses its memory to another one after 20 tokens and is
+/// computed again elsewhere.
+std::vector<float> run_preempted(Model& model, Device& device, const std::vector<int32_t>& tokens) {
+  Rig rig(model, device);
+  Sequence sequence{tokens, {9, 2}, 2};
+  for (const int end : {11, 12, 20}) rig.step(sequence, end - sequence.done, 0, true);
+  Sequence other{rig.shifted({}, 3), {2, 9, 12}, 2};
+  rig.step(other, 40, INT_MAX, true);
+  sequence = {tokens, {8, 10, 4}, 1};
+  for (const int end : {18, 26, 27, static_cast<int>(tokens.size())})
+    rig.step(sequence, end - sequence.done, 20, true, &other);
+  return rig.logits;
 }
 
 double worst(const std::vector<float>& a, const std::vector<float>& b, float scale) {
@@ -156,12 +227,15 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
           (described.find("bf16") != std::string::npos || described.find("(amx") != std::string::npos);
       CHECK(worst(whole, expected.logits, expected.std) < (rounds ? 0.139 : 1e-3));
       CHECK(rms(whole, expected.logits, expected.std) < (rounds ? 0.0164 : 1e-3));
-      // The same bits however the sequence is cut and whoever else is in the batch.
+      // The same bits however the sequence is cut, whoever else is in the batch and whoever made its memory.
       CHECK(run(*model, *device, expected.token_ids, {1, 2, 17, 30}, false) == whole);
       CHECK(run(*model, *device, expected.token_ids, {}, true) == whole);
       std::vector<int> singles;
       for (int i = 1; i < static_cast<int>(expected.token_ids.size()); ++i) singles.push_back(i);
       CHECK(run(*model, *device, expected.token_ids, singles, true) == whole);
+      const std::vector<float> rest(whole.begin() + kShared * expected.vocab, whole.end());
+      CHECK(run_shared(*model, *device, expected.token_ids) == rest);
+      CHECK(run_preempted(*model, *device, expected.token_ids) == whole);
     }
   }
 }
