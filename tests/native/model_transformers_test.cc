@@ -240,6 +240,24 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
   }
 }
 
+TEST_CASE("a GGUF of Qwen3-Next may hold the input projections of DeltaNet as the fused matrix they were") {
+  const tiny::Expected expected = tiny::expected("qwen3-next");
+  const auto checkpoint = Checkpoint::open(tiny::folder("qwen3-next"));
+  EditedCheckpoint edited(*Checkpoint::open(tiny::folder("qwen3-next") + "/qwen3next.gguf"));
+  for (const std::string layer : {"0", "1"}) {
+    const Weight* fused = checkpoint->find("model.layers." + layer + ".linear_attn.in_proj_qkvz.weight");
+    REQUIRE(fused != nullptr);
+    REQUIRE(edited.weights_.erase("blk." + layer + ".attn_qkv.weight") == 1);
+    REQUIRE(edited.weights_.erase("blk." + layer + ".attn_gate.weight") == 1);
+    Weight& weight = edited.weights_["blk." + layer + ".ssm_in.weight"] = *fused;
+    weight.name = "blk." + layer + ".ssm_in.weight";
+  }
+  const auto device = make_reference_device();
+  const auto model = Model::load(edited, *device);
+  const std::vector<float> logits = run(*model, *device, expected.token_ids, {}, false);
+  CHECK(worst(logits, expected.logits, expected.std) < 1e-3);
+}
+
 TEST_CASE("logits through a q8_0 cache stay near those of transformers") {
   for (const char* name : {"llama", "qwen3", "gemma3", "phi3", "qwen3_5", "mixtral"}) {
     CAPTURE(name);

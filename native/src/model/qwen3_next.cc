@@ -14,6 +14,8 @@ void read_hf(const Fields& config, const Checkpoint& checkpoint, ModelSpec& spec
 
 void read_gguf(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec) {
   read_gguf_hybrid(arch, checkpoint, spec);
+  // Converters first wrote the fused matrix as it is, then its two parts.
+  if (checkpoint.find("blk.0.ssm_in.weight") != nullptr) spec.names.delta_net.qkvz = "blk.{}.ssm_in";
   spec.names.delta_net.ba = "blk.{}.ssm_ba";
   read_gguf_experts(arch, true, true, spec);
 }
