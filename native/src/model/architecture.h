@@ -18,21 +18,27 @@ struct Architecture {
   void (*read_gguf)(const Fields& arch, const Checkpoint& checkpoint, ModelSpec& spec);
 };
 
-extern const Architecture llama_architecture;
-extern const Architecture qwen2_architecture;
-extern const Architecture qwen2_moe_architecture;
-extern const Architecture qwen3_architecture;
-extern const Architecture qwen3_moe_architecture;
-extern const Architecture phi3_architecture;
-extern const Architecture granite_architecture;
-extern const Architecture minicpm_architecture;
-extern const Architecture olmo2_architecture;
-extern const Architecture glm4_architecture;
-extern const Architecture gemma2_architecture;
-extern const Architecture qwen3_next_architecture;
-extern const Architecture qwen3_5_architecture;
-extern const Architecture qwen3_5_moe_architecture;
-extern const Architecture gemma3_architecture;
+/// One line an architecture; its file defines <name>_architecture.
+#define VLLM_ARCHITECTURES(EACH) \
+  EACH(llama)                    \
+  EACH(qwen2)                    \
+  EACH(qwen2_moe)                \
+  EACH(qwen3)                    \
+  EACH(qwen3_moe)                \
+  EACH(qwen3_next)               \
+  EACH(phi3)                     \
+  EACH(granite)                  \
+  EACH(minicpm)                  \
+  EACH(olmo2)                    \
+  EACH(glm4)                     \
+  EACH(gemma2)                   \
+  EACH(qwen3_5)                  \
+  EACH(qwen3_5_moe)              \
+  EACH(gemma3)
+
+#define VLLM_DECLARE(name) extern const Architecture name##_architecture;
+VLLM_ARCHITECTURES(VLLM_DECLARE)
+#undef VLLM_DECLARE
 
 /// The spec of an opened checkpoint, for sequences of up to `wanted_length` tokens (0: the model's own).
 /// Throws Error(ModelLoad) naming the architecture and the known ones, or the key.

@@ -1,16 +1,13 @@
-// One line an architecture.
+// Finds the architecture that a checkpoint names.
 #include "base/error.h"
 #include "model/architecture.h"
 
 namespace vllm {
 namespace {
 
-const Architecture* const kArchitectures[] = {
-    &llama_architecture,     &qwen2_architecture,      &qwen2_moe_architecture, &qwen3_architecture,
-    &qwen3_moe_architecture, &qwen3_next_architecture, &qwen3_5_architecture,   &qwen3_5_moe_architecture,
-    &phi3_architecture,      &granite_architecture,    &minicpm_architecture,   &olmo2_architecture,
-    &glm4_architecture,      &gemma2_architecture,     &gemma3_architecture,
-};
+#define VLLM_ADDRESS(name) &name##_architecture,
+const Architecture* const kArchitectures[] = {VLLM_ARCHITECTURES(VLLM_ADDRESS)};
+#undef VLLM_ADDRESS
 
 std::string known_names(bool gguf) {
   std::string out;
