@@ -49,18 +49,18 @@ bool has_matrices(const Instance& instance, VkPhysicalDevice handle) {
 }
 #endif
 
-int rank(VkPhysicalDeviceType type) {
+GpuKind kind_of(VkPhysicalDeviceType type) {
   switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-      return 0;
+      return GpuKind::Discrete;
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
-      return 1;
+      return GpuKind::Integrated;
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
-      return 2;
+      return GpuKind::Virtual;
     case VK_PHYSICAL_DEVICE_TYPE_CPU:
-      return 4;
+      return GpuKind::Cpu;
     default:
-      return 3;
+      return GpuKind::Other;
   }
 }
 
@@ -177,7 +177,7 @@ std::vector<Gpu> list_gpus(const Instance& instance) {
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
     vk.vkGetPhysicalDeviceProperties2(handle, &properties);
     gpu.name = properties.properties.deviceName;
-    gpu.type = properties.properties.deviceType;
+    gpu.kind = kind_of(properties.properties.deviceType);
     gpu.api = std::min(properties.properties.apiVersion, instance.version());
     if (gpu.api < VK_API_VERSION_1_2) {
       gpu.unfit = format("it has Vulkan %u.%u, needed is 1.2", VK_API_VERSION_MAJOR(gpu.api),
@@ -195,8 +195,7 @@ std::vector<Gpu> list_gpus(const Instance& instance) {
     gpu.memory = memory.memoryProperties;
     out.push_back(std::move(gpu));
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Gpu& a, const Gpu& b) { return rank(a.type) < rank(b.type); });
+  sort_gpus(out);
   return out;
 }
 
@@ -214,10 +213,7 @@ std::vector<std::string> device_names() {
 std::string first_gpu() {
   try {
     const auto instance = Instance::open();
-    const std::vector<Gpu> gpus = list_gpus(*instance);
-    for (size_t i = 0; i < gpus.size(); ++i)
-      if (gpus[i].unfit.empty() && gpus[i].type != VK_PHYSICAL_DEVICE_TYPE_CPU)
-        return format("vulkan:%zu", i);
+    if (const auto found = first_usable(list_gpus(*instance), false)) return format("vulkan:%zu", *found);
   } catch (const Error&) {  // no loader or no driver
   }
   return {};
@@ -255,8 +251,7 @@ Features choose_features(const Gpu& gpu, std::string_view names) {
 Gpu choose_gpu(const Instance& instance, std::string_view name) {
   const std::vector<Gpu> gpus = list_gpus(instance);
   if (name == "vulkan") {
-    for (const Gpu& gpu : gpus)
-      if (gpu.unfit.empty()) return gpu;
+    if (const auto found = first_usable(gpus, true)) return gpus[*found];
     fail_load("No Vulkan device can be used; there are: %s.", text_of(gpus).c_str());
   }
   constexpr std::string_view kPrefix = "vulkan:";

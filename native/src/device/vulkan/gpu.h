@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "device/gpu_choice.h"
 #include "device/vulkan/loader.h"
 
 namespace vllm::vulkan {
@@ -17,13 +18,11 @@ struct Features {
 
 inline constexpr const char* kMatrixExtension = "VK_KHR_cooperative_matrix";
 
-struct Gpu {
+struct Gpu : GpuDescription {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
-  std::string name, driver;  // "NVIDIA H200", "llvmpipe Mesa 22.3.6"
-  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  std::string driver;  // "llvmpipe Mesa 22.3.6"
   uint32_t api = 0;
   uint32_t compute_family = 0;
-  std::string unfit;  // why it cannot be used; empty when it can
 
   Features features;           // that it has; of a Context, that are used
   Features fast;               // of those, the ones to use unless told otherwise
@@ -38,8 +37,7 @@ struct Gpu {
   uint8_t cache_uuid[VK_UUID_SIZE] = {};
 };
 
-/// All devices, discrete before integrated before virtual before CPU drivers, in the loader's order among
-/// equals. "vulkan:N" counts in this order.
+/// All devices in the order of "vulkan:N": sorted by kind, in the loader's order among equals.
 std::vector<Gpu> list_gpus(const Instance& instance);
 
 /// Their names, none where there is no Vulkan.
