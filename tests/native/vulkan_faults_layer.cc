@@ -1,5 +1,6 @@
-// A Vulkan layer that loses devices and runs out of memory when it is told to (vulkan_faults.h), in front of
-// whatever driver there is. A lost device stays lost; one that is opened after it works.
+// A Vulkan layer that loses devices, runs out of memory and has small buffers when it is told to
+// (vulkan_faults.h), in front of whatever driver there is. A lost device stays lost; one that is opened after
+// it works.
 #include <vulkan/vk_layer.h>
 
 #include <cstring>
@@ -33,7 +34,8 @@ struct Device {
 };
 
 std::mutex mutex;
-std::map<void*, PFN_vkGetInstanceProcAddr> instances;  // by the loader's dispatch table, as are
+std::map<void*, std::pair<VkInstance, PFN_vkGetInstanceProcAddr>>
+    instances;  // by the loader's dispatch table, as are
 std::map<void*, Device> devices;
 
 template <class Handle>
@@ -71,8 +73,25 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
   const VkResult result = reinterpret_cast<PFN_vkCreateInstance>(next(VK_NULL_HANDLE, "vkCreateInstance"))(
       info, allocator, instance);
   const std::lock_guard lock(mutex);
-  if (result == VK_SUCCESS) instances[key(*instance)] = next;
+  if (result == VK_SUCCESS) instances[key(*instance)] = {*instance, next};
   return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
+                                          VkPhysicalDeviceProperties2* properties) {
+  PFN_vkGetPhysicalDeviceProperties2 next = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    const auto& [instance, function] = instances.at(key(physical));
+    next = reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(
+        function(instance, "vkGetPhysicalDeviceProperties2"));
+  }
+  next(physical, properties);
+  if (vulkan_faults.buffer == 0) return;
+  for (auto* part = static_cast<VkBaseOutStructure*>(properties->pNext); part; part = part->pNext)
+    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)
+      reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(part)->maxMemoryAllocationSize =
+          vulkan_faults.buffer;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
@@ -156,7 +175,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance instan
       {"vkGetInstanceProcAddr", reinterpret_cast<PFN_vkVoidFunction>(get_instance_function)},
       {"vkGetDeviceProcAddr", reinterpret_cast<PFN_vkVoidFunction>(get_device_function)},
       {"vkCreateInstance", reinterpret_cast<PFN_vkVoidFunction>(create_instance)},
-      {"vkCreateDevice", reinterpret_cast<PFN_vkVoidFunction>(create_device)}};
+      {"vkCreateDevice", reinterpret_cast<PFN_vkVoidFunction>(create_device)},
+      {"vkGetPhysicalDeviceProperties2", reinterpret_cast<PFN_vkVoidFunction>(get_properties)}};
   for (const auto& [known, function] : own)
     if (std::strcmp(known, name) == 0) return function;
   if (const PFN_vkVoidFunction device = of_device(name)) return device;
@@ -164,7 +184,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance instan
   PFN_vkGetInstanceProcAddr next;
   {
     const std::lock_guard lock(mutex);
-    next = instances.at(key(instance));
+    next = instances.at(key(instance)).second;
   }
   return next(instance, name);
 }

@@ -177,6 +177,39 @@ TEST_CASE(
   CHECK(tokens(*Engine::load(config())).size() == 8);
 }
 
+TEST_CASE(
+    "a pool sized from memory keeps to the largest buffer, and one that was asked for is refused by it") {
+  VulkanFaults& fault = faults();
+  EngineConfig c = config();
+  c.num_blocks = 0;
+  c.max_num_seqs = 2;
+  c.max_model_len = 1 << 22;
+  c.plan_only = true;
+  const int undisturbed = Engine::load(c)->info().num_blocks;
+  constexpr int kFitting = (64 << 20) / (16 * 16 * 2);  // 16 tokens of one key of 16 bf16
+  REQUIRE(undisturbed > kFitting);
+  fault.buffer = size_t{64} << 20;
+  const auto plan = Engine::load(c);
+  CHECK(plan->info().num_blocks == kFitting);
+  CHECK(plan->info().max_model_len == kFitting * 16);
+  c.num_blocks = kFitting + 1;
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("num_blocks up to 131072 would fit"), Error);
+  c.num_blocks = 0;
+  c.kv_cache_memory_bytes = plan->memory().kv_cache + plan->memory().kv_cache / 8;
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("in one buffer"), Error);
+  c.kv_cache_memory_bytes = 0;
+  c.plan_only = false;
+  CHECK(tokens(*Engine::load(c)).size() == 8);
+
+  c.plan_only = true;
+  c.model_path = tiny::folder("qwen3_5");
+  c.max_model_len = 256;
+  c.max_num_seqs = 4096;  // of 6 * 40 * 12 values
+  fault.buffer = size_t{32} << 20;
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("34 MB in one buffer: max_num_seqs up to 2912"),
+                       Error);
+}
+
 TEST_CASE("memory that a device refuses once may be had later, and an engine on it is not harmed") {
   VulkanFaults& fault = faults();
   const auto engine = Engine::load(config());

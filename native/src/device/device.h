@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -108,6 +109,8 @@ struct KvCacheSpec {
   /// Bytes of one block over all layers, keys and values. Heads are padded to 16 values, of Q8_0 to 32, as
   /// devices keep them; none takes more.
   size_t block_bytes() const;
+  /// Of the keys of one block in the layer where they take most; the values take as many.
+  size_t largest_part_bytes() const;
 };
 
 /// Keys and values of all layers, addressed by (layer, block id, slot in block).
@@ -142,6 +145,8 @@ struct StateCacheSpec {
 
   /// Bytes of one slot over all layers.
   size_t slot_bytes() const;
+  /// Of the inputs or the matrices of one slot in the layer where they take most.
+  size_t largest_part_bytes() const;
 };
 
 /// Recurrent state of all DeltaNet layers, addressed by (layer, slot): the last conv_kernel - 1 inputs of the
@@ -191,6 +196,9 @@ class Device {
   virtual std::string description() const = 0;   // "cpu (avx512bf16, 2 threads)"
   virtual bool is_cpu() const { return false; }  // the fast CPU device, which others are held against
   virtual size_t available_memory() const = 0;   // bytes that could be allocated now
+  /// Bytes that one buffer can have, however much memory is free. The keys of a layer are in one, so are its
+  /// values, the inputs of its convolution and its matrices.
+  virtual size_t largest_buffer() const { return std::numeric_limits<size_t>::max(); }
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   virtual void write(const Tensor& dst, const float* src) = 0;  // src is dense rows x cols

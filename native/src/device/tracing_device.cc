@@ -32,6 +32,7 @@ class Tracing : public TracingDevice {
   std::string description() const override { return device_->description(); }
   bool is_cpu() const override { return device_->is_cpu(); }
   size_t available_memory() const override { return device_->available_memory(); }
+  size_t largest_buffer() const override { return device_->largest_buffer(); }
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return device_->allocate(bytes); }
   void write(const Tensor& dst, const float* src) override { device_->write(dst, src); }
   void read(const Tensor& src, float* dst) override { device_->read(src, dst); }

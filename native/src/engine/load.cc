@@ -59,21 +59,29 @@ std::vector<int32_t> collect_end_ids(const Checkpoint& checkpoint, const Tokeniz
 }
 
 /// Recurrent state of a model: a slot for each sequence and, where prefixes are cached, others for states to
-/// continue from; no layers when it has none. `available` bytes are free.
-StateCacheSpec plan_states(const EngineConfig& config, const Model& model, size_t available) {
+/// continue from; no layers when it has none. `available` bytes are free, `buffer` in one buffer.
+StateCacheSpec plan_states(const EngineConfig& config, const Model& model, size_t available, size_t buffer) {
   StateCacheSpec states{model.state_layers(), config.max_num_seqs};
   if (states.layers.empty()) return states;
-  const auto fitting = static_cast<int64_t>(available / states.slot_bytes());
+  const auto of_memory = static_cast<int64_t>(available / states.slot_bytes()),
+             of_buffer = static_cast<int64_t>(buffer / states.largest_part_bytes()),
+             fitting = std::min(of_memory, of_buffer);
   const bool caching = config.prefix_caching == Tristate::On;
   const int64_t needed = states.slots + (caching ? 1 : 0);
-  if (fitting < needed)
-    fail_load(
-        "the recurrent state of %d sequences%s needs %.0f MB (%.1f MB each) and %.0f MB are free: "
-        "max_num_seqs up to %lld would fit",
-        states.slots, caching ? " and a copy for prefix caching" : "",
-        static_cast<double>(states.slot_bytes()) * static_cast<double>(needed) / 1e6,
-        static_cast<double>(states.slot_bytes()) / 1e6, static_cast<double>(available) / 1e6,
-        static_cast<long long>(std::max<int64_t>(0, fitting - (caching ? 1 : 0))));
+  if (fitting < needed) {
+    const auto megabytes = [](size_t bytes, int64_t count) {
+      return static_cast<double>(bytes) * static_cast<double>(count) / 1e6;
+    };
+    const std::string shortage =
+        of_memory < needed ? format("needs %.0f MB (%.1f MB each) and %.0f MB are free",
+                                    megabytes(states.slot_bytes(), needed), megabytes(states.slot_bytes(), 1),
+                                    megabytes(available, 1))
+                           : format("needs %.0f MB for a layer and the device has %.0f MB in one buffer",
+                                    megabytes(states.largest_part_bytes(), needed), megabytes(buffer, 1));
+    fail_load("the recurrent state of %d sequences%s %s: max_num_seqs up to %lld would fit", states.slots,
+              caching ? " and a copy for prefix caching" : "", shortage.c_str(),
+              static_cast<long long>(std::max<int64_t>(0, fitting - (caching ? 1 : 0))));
+  }
   if (caching)
     states.slots += static_cast<int>(std::clamp<int64_t>((fitting - states.slots) / 4, 1,
                                                          int64_t{kCheckpointsPerSequence} * states.slots));
@@ -82,17 +90,24 @@ StateCacheSpec plan_states(const EngineConfig& config, const Model& model, size_
 
 /// Blocks of the KV pool: as asked for, or from memory: half of `planned`, or one full context when all of it
 /// can hold that, and at most one full context a sequence. `available` bytes are free; `planned` of them are
-/// within the engine's share.
+/// within the engine's share. One buffer holds the keys of a layer for up to `of_buffer` blocks.
 int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available,
-                          size_t planned) {
+                          size_t planned, int64_t of_buffer) {
   const auto block_bytes = static_cast<int64_t>(kv.block_bytes());
-  const auto fitting = static_cast<int64_t>(available) / block_bytes;
+  const auto of_memory = static_cast<int64_t>(available) / block_bytes,
+             fitting = std::min(of_memory, of_buffer);
   if (config.num_blocks > 0) {
-    if (config.num_blocks > fitting)
+    if (config.num_blocks > of_memory)
       fail_load(
           "the KV pool of %d blocks needs %.0f MB and %.0f MB are free: num_blocks up to %lld would fit",
           config.num_blocks, static_cast<double>(config.num_blocks * block_bytes) / 1e6,
           static_cast<double>(available) / 1e6, static_cast<long long>(fitting));
+    if (config.num_blocks > of_buffer)
+      fail_load(
+          "the KV pool of %d blocks needs %.0f MB for the keys of a layer, more than the device has in one "
+          "buffer: num_blocks up to %lld would fit",
+          config.num_blocks, static_cast<double>(kv.largest_part_bytes()) * config.num_blocks / 1e6,
+          static_cast<long long>(fitting));
     return config.num_blocks;
   }
   if (config.kv_cache_memory_bytes > 0) {
@@ -101,16 +116,22 @@ int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int
       fail_argument("kv_cache_memory_bytes is %lld, needed are at least the %lld bytes of one block",
                     static_cast<long long>(config.kv_cache_memory_bytes),
                     static_cast<long long>(block_bytes));
-    if (blocks > fitting)
+    if (blocks > of_memory)
       fail_load("kv_cache_memory_bytes is %lld, needed are at most the %lld bytes that are free",
                 static_cast<long long>(config.kv_cache_memory_bytes), static_cast<long long>(available));
-    return std::min<int64_t>(blocks, 1 << 30);
+    if (blocks > of_buffer)
+      fail_load(
+          "kv_cache_memory_bytes is %lld, needed are at most %lld, for the device has the keys of a layer in "
+          "one buffer",
+          static_cast<long long>(config.kv_cache_memory_bytes),
+          static_cast<long long>(of_buffer * block_bytes));
+    return blocks;
   }
   const auto affordable = static_cast<int64_t>(planned) / block_bytes;
   const int64_t one_context = (static_cast<int64_t>(context) + config.block_size - 1) / config.block_size;
   const int64_t wanted = config.max_num_seqs * one_context;
   const int64_t blocks =
-      std::min({wanted, std::max(affordable / 2, std::min(one_context, affordable)), int64_t{1} << 30});
+      std::min({wanted, std::max(affordable / 2, std::min(one_context, affordable)), of_buffer});
   if (blocks < 1)
     fail_load(
         "one KV block needs %.3f MB and %.3f MB are left of %.3g of the free memory "
@@ -146,8 +167,8 @@ struct Layout {
   LoadPlan plan;
 };
 
-/// `free_bytes` are free beside the weights of the model.
-Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_bytes) {
+/// `free_bytes` are free beside the weights of the model, `buffer` in one buffer.
+Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_bytes, size_t buffer) {
   const ModelSpec& spec = model.spec();
   const int wanted = config.max_model_len > 0 ? config.max_model_len : spec.max_position;
   const int budget = config.max_num_batched_tokens > 0
@@ -162,14 +183,15 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   const auto beyond = [](size_t bytes, size_t taken) { return bytes > taken ? bytes - taken : 0; };
   Layout out;
   StateCacheSpec& states = out.states;
-  states = plan_states(config, model, beyond(free_bytes, workspace));
+  states = plan_states(config, model, beyond(free_bytes, workspace), buffer);
   const size_t taken = workspace + states.slot_bytes() * static_cast<size_t>(states.slots);
   KvCacheSpec& kv = out.kv;
   kv.layers = model.kv_layers();
   kv.block_size = config.block_size;
   kv.format = config.kv_format;
-  kv.num_blocks = static_cast<int>(
-      choose_num_blocks(config, kv, wanted, beyond(free_bytes, taken), beyond(share, weights + taken)));
+  const auto of_buffer = static_cast<int64_t>(std::min(buffer / kv.largest_part_bytes(), size_t{1} << 30));
+  kv.num_blocks = static_cast<int>(choose_num_blocks(config, kv, wanted, beyond(free_bytes, taken),
+                                                     beyond(share, weights + taken), of_buffer));
   LoadPlan& plan = out.plan;
   SchedulerConfig& schedule = out.schedule;
   schedule.block_size = config.block_size;
@@ -205,7 +227,9 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   if (config.num_blocks <= 0 && config.kv_cache_memory_bytes <= 0)
     plan.chosen.push_back(
         {"num_blocks", kv.num_blocks,
-         format("from the %.2f GB of free memory", static_cast<double>(plan.available) / 1e9)});
+         kv.num_blocks == of_buffer
+             ? "what one buffer of the device holds of a layer's keys"
+             : format("from the %.2f GB of free memory", static_cast<double>(plan.available) / 1e9)});
   return out;
 }
 
@@ -281,15 +305,15 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   auto tokenizer = std::async(std::launch::async, [checkpoint] { return load_tokenizer(*checkpoint); });
   engine->model_ = Model::open(*checkpoint, *engine->device_, config.max_model_len);
   Model& model = *engine->model_;
-  const size_t available = engine->device_->available_memory();
+  const size_t available = engine->device_->available_memory(), buffer = engine->device_->largest_buffer();
   check_weights_fit(model, *checkpoint, *engine->device_);
-  Layout layout = plan_layout(config, model, available - model.weight_bytes());
+  Layout layout = plan_layout(config, model, available - model.weight_bytes(), buffer);
   if (!config.plan_only) {
     if (model.weight_bytes() >= kLongLoad)
       log_info("loading %.2f GB of weights, %.2f GB of memory are free",
                static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9);
     model.pack(*checkpoint);
-    layout = plan_layout(config, model, engine->device_->available_memory());
+    layout = plan_layout(config, model, engine->device_->available_memory(), buffer);
   }
   engine->tokenizer_ = tokenizer.get();
   const ModelSpec& spec = model.spec();

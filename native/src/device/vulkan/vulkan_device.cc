@@ -11,15 +11,14 @@
 namespace vllm::vulkan {
 namespace {
 
-constexpr int64_t kMostPartBytes = (int64_t{1} << 33) - 4096;  // shaders count 2^31 words
+constexpr size_t kMostPartBytes = (size_t{1} << 33) - 4096;  // shaders count 2^31 words
 
 }  // namespace
 
 VulkanDevice::VulkanDevice(std::string_view name, std::string_view features, size_t most_part_bytes)
     : context_(name, features),
-      most_part_bytes_(most_part_bytes
-                           ? static_cast<int64_t>(most_part_bytes)
-                           : std::min(static_cast<int64_t>(context_.gpu().max_allocation), kMostPartBytes)),
+      most_part_bytes_(most_part_bytes ? static_cast<int64_t>(most_part_bytes)
+                                       : static_cast<int64_t>(largest_buffer())),
       memory_(context_),
       pipelines_(context_),
       arenas_{Arena(memory_), Arena(memory_)},
@@ -62,6 +61,8 @@ Range VulkanDevice::scratch(size_t bytes) {
   }
   return scratch_;
 }
+
+size_t VulkanDevice::largest_buffer() const { return std::min(gpu().max_allocation, kMostPartBytes); }
 
 std::unique_ptr<Buffer> VulkanDevice::allocate(size_t bytes) {
   return std::make_unique<VulkanBuffer>(*this, bytes);

@@ -30,6 +30,7 @@ class VulkanDevice final : public Device {
 
   std::string description() const override;
   size_t available_memory() const override { return context_.free_memory(); }
+  size_t largest_buffer() const override;
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
   void write(const Tensor& dst, const float* src) override;
   void read(const Tensor& src, float* dst) override;
