@@ -15,11 +15,13 @@ using namespace vllm;
 
 namespace {
 
-/// The layer's, which the loader puts in front of every device from now on, behind those of the environment.
+/// The layer's, which the loader puts in front of every device from now on, and of the layers of the
+/// environment: one that checks may take what was submitted in vain for running.
 VulkanFaults& faults() {
   static VulkanFaults* const found = [] {
     const char* const others = std::getenv("VK_INSTANCE_LAYERS");
-    const std::string layers = (others ? std::string(others) + ":" : std::string()) + "VK_LAYER_VLLM_faults";
+    const std::string layers =
+        std::string("VK_LAYER_VLLM_faults") + (others ? ":" + std::string(others) : "");
     setenv("VK_ADD_LAYER_PATH", VULKAN_LAYERS, 1);
     setenv("VK_INSTANCE_LAYERS", layers.c_str(), 1);
     void* const layer = dlopen(VULKAN_FAULTS, RTLD_NOW);
