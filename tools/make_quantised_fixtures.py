@@ -6,12 +6,13 @@
 Needs torch, transformers, safetensors, numpy and compressed-tensors. The weights of compressed-tensors checkpoints are
 packed and unpacked by that package; those of the other layouts are unpacked here by the formulas of their quantisers
 (ModelOpt, transformers' fine-grained FP8, GPTQModel, AutoAWQ). The model that computes the logits is transformers'
-Llama, or Qwen3-MoE for stacked experts, with the unpacked weights. Everything is seeded: the same package versions
-write the same bytes.
+Llama, Qwen3-MoE for stacked experts, or Qwen3.5 and its MoE for the layouts of published hybrids, with the unpacked
+weights. Everything is seeded: the same package versions write the same bytes.
 """
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -70,6 +71,48 @@ MOE_CONFIG = CONFIG | {
     "norm_topk_prob": True,
     "decoder_sparse_step": 1,
     "mlp_only_layers": [],
+}
+
+HYBRID_CONFIG = {
+    "vocab_size": VOCAB,
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "layer_types": ["linear_attention", "full_attention"],
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "head_dim": HIDDEN // HEADS,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 64,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+}
+DENSE_HYBRID = {
+    "architectures": ["Qwen3_5ForConditionalGeneration"],
+    "model_type": "qwen3_5",
+    "torch_dtype": "float16",
+    "tie_word_embeddings": False,
+    "text_config": HYBRID_CONFIG | {"model_type": "qwen3_5_text", "intermediate_size": INTERMEDIATE},
+}
+MOE_HYBRID = {
+    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+    "model_type": "qwen3_5_moe",
+    "torch_dtype": "float16",
+    "tie_word_embeddings": False,
+    "text_config": HYBRID_CONFIG
+    | {
+        "model_type": "qwen3_5_moe_text",
+        "moe_intermediate_size": 64,
+        "shared_expert_intermediate_size": 64,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    },
 }
 
 Tensors = dict[str, torch.Tensor]
@@ -360,6 +403,33 @@ MIXED_LAYERS = {
     + [(f"self_attn.{p}_proj", "FP8") for p in "qkvo"]
 } | {"lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16}}
 
+MIXED_HYBRID = {
+    f"model.language_model.layers.{layer}.{module}": {"quant_algo": algorithm}
+    | ({"group_size": 16} if "FP4" in algorithm else {})
+    for layer, modules in enumerate(
+        [
+            ["linear_attn." + p for p in ("in_proj_qkv", "in_proj_z", "out_proj")],
+            [f"self_attn.{p}_proj" for p in "qkvo"],
+        ]
+    )
+    for module, algorithm in [(module, "FP8") for module in modules]
+    + [
+        (f"mlp.{mlp}.{p}_proj", "W4A16_NVFP4")
+        for mlp in ("shared_expert", *(f"experts.{e}" for e in range(4)))
+        for p in ("gate", "up", "down")
+    ]
+} | {"lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16}}
+
+# Of parts that a text model leaves out.
+OTHER_PARTS = {
+    "mtp.fc.weight": torch.zeros(4, 8).half(),
+    "mtp.layers.0.self_attn.q_proj.weight": torch.zeros(4, 8).half(),
+    "mtp.norm.weight": torch.zeros(4).half(),
+    "model.visual.blocks.0.attn.qkv.weight": torch.zeros(4, 8).half(),
+    "model.visual.blocks.0.attn.qkv.bias": torch.zeros(4).half(),
+    "model.visual.patch_embed.proj.weight": torch.zeros(4, 3, 2, 2, 2).half(),
+}
+
 CASES = {
     "fp8-channel": Case(
         1,
@@ -522,6 +592,38 @@ CASES = {
         {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemv"},
         all_but("lm_head", scheme=awq_gemv),
     ),
+    "modelopt-hybrid": Case(
+        16,
+        None,
+        lambda module: (
+            modelopt_nvfp4
+            if "expert" in module and not module.endswith("gate") or module == "lm_head"
+            else modelopt_fp8
+            if "self_attn" in module or module.endswith(("in_proj_qkv", "in_proj_z", "out_proj"))
+            else None
+        ),
+        {
+            "producer": {"name": "modelopt", "version": "0.45.0"},
+            "quantization": {
+                "quant_algo": "MIXED_PRECISION",
+                "kv_cache_quant_algo": None,
+                "quantized_layers": MIXED_HYBRID,
+            },
+        },
+        extra=OTHER_PARTS,
+        config=MOE_HYBRID,
+    ),
+    "nvfp4-hybrid": Case(
+        17,
+        ct_config(
+            "nvfp4-pack-quantized",
+            {"group_0": ct_group(FP4, FP4 | {"dynamic": "local"}, ["Linear"])},
+            ["lm_head", "re:.*visual.*", "re:.*linear_attn\\.in_proj_.*", "re:^mtp.*"],
+        ),
+        all_but("lm_head", "conv1d", "in_proj", scheme=ct_nvfp4),
+        extra=OTHER_PARTS,
+        config=DENSE_HYBRID,
+    ),
 }
 
 
@@ -539,6 +641,21 @@ def plain_tensors(model: transformers.PreTrainedModel, generator: np.random.Gene
     return tensors
 
 
+def with_experts_apart(weights: Tensors) -> Tensors:
+    """Views of the matrices of stacked experts under the names of a module each, and the other tensors."""
+    out = {}
+    for name, values in weights.items():
+        if ".experts." not in name:
+            out[name] = values
+            continue
+        parent, kind = name.rsplit(".", 1)
+        kinds = ("gate_proj", "up_proj") if kind == "gate_up_proj" else ("down_proj",)
+        for expert, matrix in enumerate(values):
+            for each, part in zip(kinds, matrix.chunk(len(kinds)), strict=True):
+                out[f"{parent}.{expert}.{each}.weight"] = part
+    return out
+
+
 def int8_blocks(x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """Activations as int8 with one scale for 32 neighbours in `order`."""
     blocks = x[..., order].reshape(*x.shape[:-1], -1, 32)
@@ -554,24 +671,32 @@ def make(name: str) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     generator = np.random.default_rng(case.seed)
-    settings = {key: value for key, value in case.config.items() if key not in ("architectures", "model_type")}
-    kind = transformers.AutoConfig.for_model(case.config["model_type"], **settings, attn_implementation="eager")
+    text = case.config.get("text_config")
+    settings = dict(text or case.config)
+    model_type = settings.pop("model_type")
+    settings.pop("architectures", None)
+    if text:
+        settings |= {"tie_word_embeddings": False, "experts_implementation": "eager"}
+    kind = transformers.AutoConfig.for_model(model_type, **settings, attn_implementation="eager")
     model = transformers.AutoModelForCausalLM.from_config(kind).float()
     weights = plain_tensors(model, generator)
     stored: Tensors = dict(case.extra)
     integers, rows, row_values = {}, [], []
-    for tensor_name, values in list(weights.items()):
+    for tensor_name, values in (with_experts_apart(weights) if text else weights).items():
+        storage = values.untyped_storage().data_ptr()
+        if text:
+            tensor_name = re.sub(r"^model\.", "model.language_model.", tensor_name)
         module = tensor_name.removesuffix(".weight")
         scheme = case.schemes(module) if values.ndim >= 2 and "embed" not in module else None
         if scheme is None:
             stored[tensor_name] = values.half()
             continue
         result = scheme(values, generator)
-        weights[tensor_name] = result.weight
+        values.copy_(result.weight)
         prefix = module if values.ndim == 3 else module + "."
         stored |= {prefix + part: tensor.contiguous() for part, tensor in result.tensors.items()}
         if result.integers:
-            integers[module] = result.order if result.order is not None else torch.arange(values.shape[1])
+            integers[storage] = result.order if result.order is not None else torch.arange(values.shape[1])
         matrix = result.weight.float().reshape(-1, values.shape[-1])
         for row in (3, len(matrix) - 2):
             rows.append([tensor_name, row])
@@ -582,17 +707,25 @@ def make(name: str) -> None:
     if case.hf_quant_config:
         write_json(folder / "hf_quant_config.json", case.hf_quant_config)
 
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=True)
     model.eval()
     token_ids = np.random.default_rng(100 + case.seed).integers(0, VOCAB, POSITIONS)
     batch = torch.from_numpy(token_ids)[None]
     with torch.no_grad():
         logits = model(batch, use_cache=False).logits[0].numpy()
-        for module_name, module in model.named_modules():
-            if module_name in integers:
-                order = integers[module_name]
-                module.register_forward_pre_hook(lambda _, inputs, order=order: (int8_blocks(inputs[0], order),))
+        linear, seen = torch.nn.functional.linear, set()
+
+        def rounding_linear(x, weight, bias=None):
+            storage = weight.untyped_storage().data_ptr()
+            if storage in integers:
+                seen.add(storage)
+                x = int8_blocks(x, integers[storage])
+            return linear(x, weight, bias)
+
+        torch.nn.functional.linear = rounding_linear
         rounded = model(batch, use_cache=False).logits[0].numpy()
+        torch.nn.functional.linear = linear
+        assert seen == set(integers)
     np.stack([logits, rounded]).astype("<f4").tofile(folder / "expected_logits.f32")
     np.concatenate(row_values).astype("<f4").tofile(folder / "expected_rows.f32")
     write_json(

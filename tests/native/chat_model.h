@@ -1,18 +1,16 @@
 // A tiny Qwen3 whose chat template and dialects a test chooses, asked through the ABI.
 #pragma once
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "all_devices.h"
 #include "base/json.h"
+#include "logged.h"
 #include "tiny_models.h"
 #include "vllm_ext.h"
 
@@ -20,6 +18,7 @@ namespace chat_model {
 
 namespace fs = std::filesystem;
 using vllm::Json;
+using vllm::test::logged;
 
 /// The tiny Qwen3 with another chat template.
 struct Model {
@@ -141,25 +140,6 @@ struct Model {
     return {{std::to_string(ids[0].get<int>()), bias}};
   }
 };
-
-/// What `work` writes to stderr, where the log goes.
-template <typename Work>
-std::string logged(Work&& work) {
-  const fs::path path = fs::temp_directory_path() / ("vllm_chat_log_" + std::to_string(getpid()));
-  std::fflush(stderr);
-  const int kept = dup(STDERR_FILENO);
-  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-  dup2(file, STDERR_FILENO);
-  close(file);
-  work();
-  std::fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
-  std::ifstream in(path);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  fs::remove(path);
-  return text;
-}
 
 inline int count_of(const std::string& text, const std::string& part) {
   int count = 0;

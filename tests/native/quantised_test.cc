@@ -15,6 +15,7 @@
 #include "base/mapped_file.h"
 #include "edited_checkpoint.h"
 #include "file_writers.h"
+#include "logged.h"
 #include "model/model.h"
 #include "weights/checkpoint.h"
 
@@ -25,9 +26,10 @@ using vllm::test::TempDir;
 
 namespace {
 
-const char* const kCases[] = {"fp8-channel",  "fp8-tensor", "fp8-block",      "fp8-narrow", "fp8-experts",
-                              "modelopt-fp8", "nvfp4",      "modelopt-mixed", "gptq",       "gptq-v2",
-                              "gptq-8bit",    "awq",        "awq-gemv",       "int4",       "int8"};
+const char* const kCases[] = {"fp8-channel",     "fp8-tensor",  "fp8-block",      "fp8-narrow", "fp8-experts",
+                              "modelopt-fp8",    "nvfp4",       "modelopt-mixed", "gptq",       "gptq-v2",
+                              "gptq-8bit",       "awq",         "awq-gemv",       "int4",       "int8",
+                              "modelopt-hybrid", "nvfp4-hybrid"};
 
 std::string folder(const std::string& name) { return std::string(FIXTURES) + "/quantised/" + name; }
 
@@ -44,13 +46,15 @@ std::vector<float> floats(const std::string& path) {
 
 /// Logits of all positions, [positions, vocab].
 std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens,
-                             bool one_by_one, StateCache* states = nullptr) {
+                             bool one_by_one) {
   KvCacheSpec spec;
   spec.layers = model.kv_layers();
   spec.block_size = 32;
   spec.num_blocks = 2;
   spec.format = KvFormat::F32;
   const auto cache = device.make_kv_cache(spec);
+  const StateCacheSpec state_spec{model.state_layers(), 1};
+  const auto states = state_spec.layers.empty() ? nullptr : device.make_state_cache(state_spec);
   const int n = static_cast<int>(tokens.size()), step = one_by_one ? 1 : n;
   std::vector<float> out;
   for (int begin = 0; begin < n; begin += step) {
@@ -64,7 +68,7 @@ std::vector<float> logits_of(Model& model, Device& device, const std::vector<int
       batch.positions.push_back(p);
       batch.logit_rows.push_back(p - begin);
     }
-    model.forward(batch, *cache, states);
+    model.forward(batch, *cache, states.get());
     for (int i = 0; i < step; ++i) {
       const auto row = model.logits(i);
       out.insert(out.end(), row.begin(), row.end());
@@ -167,7 +171,7 @@ TEST_CASE("rows of every quantised layout decode to the values of the layout's f
       for (size_t c = 0; c < got.size(); ++c) {
         const float want = values[at + c];
         // Of two scales the package may multiply another pair first: that is one rounding.
-        const bool two_scales = name == "nvfp4" || name == "modelopt-mixed";
+        const bool two_scales = view.format == Format::NVFP4;
         const float slack = two_scales ? std::fabs(want) * 0x1p-22f : 0.0f;
         differing += !(std::fabs(got[c] - want) <= slack);
       }
@@ -227,6 +231,23 @@ TEST_CASE("the summary names the quantisation") {
   CHECK(contains(bytes, "INT8 (4 weights)"));
   CHECK(contains(bytes, "INT8 by channel, W8A8 run weight-only (8 weights)"));
   CHECK(contains(bytes, "INT8 by tensor, W8A8 run weight-only (2 weights)"));
+}
+
+TEST_CASE("the published layouts of hybrids load, and say once that other parts are left out") {
+  const auto summary = [](const char* name) { return Checkpoint::open(folder(name))->format_summary(); };
+  const std::string mixed = summary("modelopt-hybrid");  // experts, shared experts and the output
+  CHECK(contains(mixed, "modelopt"));
+  CHECK(contains(mixed, "NVFP4 (31 weights)"));
+  CHECK(contains(mixed, "FP8 by tensor, W8A8 run weight-only (7 weights)"));
+  CHECK(contains(summary("nvfp4-hybrid"), "compressed-tensors NVFP4, W4A4 run weight-only (11 weights)"));
+  for (const char* name : {"modelopt-hybrid", "nvfp4-hybrid"}) {
+    CAPTURE(name);
+    const auto device = make_reference_device();
+    const std::string log = test::logged([&] { Model::load(*Checkpoint::open(folder(name)), *device); });
+    const std::string line = "6 tensors of parts that are not served are skipped (model.visual.";
+    CHECK(contains(log, line));
+    CHECK(log.find("skipped") == log.rfind("skipped"));
+  }
 }
 
 TEST_CASE("layers of multi-token prediction are plain where no list says so") {
@@ -682,8 +703,7 @@ TEST_CASE("rows of a source, and the scales of rows, follow the order in which a
     CHECK(changed == (apart ? 5 : 0));
     const auto device = make_reference_device();
     const auto model = Model::load(edited, *device);
-    const auto states = device->make_state_cache({model->state_layers(), 1});
-    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false, states.get());
+    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false);
   };
   const std::vector<float> want = logits(false);
   CHECK(worst(logits(true), want.data(), 1.0) < 1e-5);
