@@ -1,6 +1,8 @@
 // One suite over every device that is present: each operation, odd shapes and every format, against the
 // reference device; and the promise that a row's result does not depend on batch, cut into steps or threads,
 // bit for bit.
+#include <optional>
+
 #include "device_candidates.h"
 
 using namespace vllm;
@@ -480,7 +482,14 @@ struct ExpertsCase {
   Format gate, down;
   bool renormalise;
   Activation act = Activation::Silu;
-  bool ordered = false;  // weights have scales and, all but every fourth, an order of their own
+  bool ordered = false;              // weights have scales and, all but every fourth, an order of their own
+  std::optional<Format> other = {};  // of the matrices of every third expert
+
+  bool has(Format format) const { return gate == format || down == format || other == format; }
+  double tolerance() const {
+    return 2 * std::max({product_tolerance(gate), product_tolerance(down),
+                         other ? product_tolerance(*other) : 0.0});
+  }
 };
 
 const ExpertsCase kExpertsCases[] = {
@@ -494,6 +503,8 @@ const ExpertsCase kExpertsCases[] = {
     {9, 3, 96, 160, Format::Q4_Z, Format::Q4_Z, true, Activation::Silu, true},
     {12, 4, 64, 128, Format::F8_E4M3_64, Format::F8_E4M3, true, Activation::Silu, true},
     {12, 4, 128, 64, Format::NVFP4, Format::NVFP4, false, Activation::Silu, true},
+    {12, 4, 64, 96, Format::Q4_0, Format::Q5_0, true, Activation::Silu, false, Format::Q8_0},
+    {6, 2, 64, 32, Format::Q8_0, Format::Q4_1, true, Activation::Silu, false, Format::F16},
 };
 
 bool takes(const Candidate& candidate, const ExpertsCase& c) {
@@ -501,9 +512,10 @@ bool takes(const Candidate& candidate, const ExpertsCase& c) {
 }
 
 std::string name_of(const ExpertsCase& c) {
-  return vllm::format("%d of %d experts of %lld over %lld, %s", c.used, c.experts,
+  return vllm::format("%d of %d experts of %lld over %lld, %s%s%s", c.used, c.experts,
                       static_cast<long long>(c.inner), static_cast<long long>(c.hidden),
-                      format_info(c.gate).name);
+                      format_info(c.gate).name, c.other ? " and " : "",
+                      c.other ? format_info(*c.other).name : "");
 }
 
 struct ExpertsData {
@@ -512,9 +524,11 @@ struct ExpertsData {
 
   ExpertsData(const ExpertsCase& c, int rows) {
     for (int e = 0; e < c.experts; ++e) {
-      weights.emplace_back(c.gate, c.inner, c.hidden, 3 * e + 1);
-      weights.emplace_back(c.gate, c.inner, c.hidden, 3 * e + 2);
-      weights.emplace_back(c.down, c.hidden, c.inner, 3 * e + 3);
+      const bool other = c.other && e % 3 == 1;
+      const Format gate = other ? *c.other : c.gate, down = other ? *c.other : c.down;
+      weights.emplace_back(gate, c.inner, c.hidden, 3 * e + 1);
+      weights.emplace_back(gate, c.inner, c.hidden, 3 * e + 2);
+      weights.emplace_back(down, c.hidden, c.inner, 3 * e + 3);
     }
     Random random(c.experts + rows);
     for (size_t i = 0; c.ordered && i < weights.size(); ++i) {
@@ -558,23 +572,34 @@ struct ExpertsData {
   }
 };
 
+void experts_against_reference(const ExpertsCase& c, int rows, bool accumulate) {
+  INFO(name_of(c));
+  CAPTURE(rows);
+  const ExpertsData data(c, rows);
+  against_reference([&](Device& device) { return data.run(device, c, 0, rows, accumulate); },
+                    [&](const auto& want, const auto& got, const Candidate&) {
+                      // Rows of large outputs, as the product of gate and up makes some, err more.
+                      expect_close_rms(want, got, c.tolerance(), 20 * c.tolerance() * rms(want));
+                    },
+                    [&](const Candidate& each) { return takes(each, c); });
+}
+
 }  // namespace
 
 TEST_CASE("experts") {
-  for (const ExpertsCase& c : kExpertsCases) {
-    INFO(name_of(c));
-    for (int rows : {1, 3, 70}) {
-      CAPTURE(rows);
-      const ExpertsData data(c, rows);
-      const double tolerance = 2 * std::max(product_tolerance(c.gate), product_tolerance(c.down));
-      for (bool accumulate : {false, true})
-        against_reference([&](Device& device) { return data.run(device, c, 0, rows, accumulate); },
-                          [&](const auto& want, const auto& got, const Candidate&) {
-                            // Rows of large outputs, as the product of gate and up makes some, err more.
-                            expect_close_rms(want, got, tolerance, 20 * tolerance * rms(want));
-                          },
-                          [&](const Candidate& each) { return takes(each, c); });
-    }
+  for (const ExpertsCase& c : kExpertsCases)
+    for (int rows : {1, 3, 70})
+      for (bool accumulate : {false, true}) experts_against_reference(c, rows, accumulate);
+}
+
+TEST_CASE("experts in the formats that the other cases lack") {
+  for (const FormatInfo& format : all_formats()) {
+    if (std::any_of(std::begin(kExpertsCases), std::end(kExpertsCases),
+                    [&](const ExpertsCase& c) { return c.has(format.format); }))
+      continue;
+    const int64_t width = std::max(format.block_size, 32);
+    for (int rows : {1, 3})
+      experts_against_reference({2, 2, width, width, format.format, format.format, true}, rows, false);
   }
 }
 

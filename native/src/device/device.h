@@ -183,6 +183,7 @@ struct ExpertWeights {
   const DeviceWeight* gate = nullptr;
   const DeviceWeight* up = nullptr;
   const DeviceWeight* down = nullptr;
+  bool operator==(const ExpertWeights&) const = default;
 };
 
 /// Operations run in the order of the calls, between begin_step and end_step, on the rows of the batch given

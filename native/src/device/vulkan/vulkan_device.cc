@@ -29,6 +29,7 @@ VulkanDevice::~VulkanDevice() {
     recorder_.finish();
   } catch (const Error&) {  // a lost device has nothing to wait for
   }
+  forget_expert_tables();
   for (const Range* range : {&readback_, &scratch_, &tables_})
     if (range->buffer) memory_.free(*range);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <initializer_list>
 #include <map>
+#include <set>
 
 #include "device/device.h"
 #include "device/vulkan/pipelines.h"
@@ -64,6 +65,8 @@ class VulkanDevice final : public Device {
   /// Device memory, zeroed. The range goes back with give_back(), which waits for what still uses it.
   Range take(size_t bytes);
   void give_back(const Range& range) noexcept;
+  /// To be called before a weight goes, which a table may name.
+  void forget_expert_tables() noexcept;
   const Gpu& gpu() const { return context_.gpu(); }
 
  private:
@@ -75,6 +78,16 @@ class VulkanDevice final : public Device {
     std::vector<float> inv_freq;
     float magnitude;
     uint64_t address;
+  };
+  /// Where the matrices of a layer's experts lie, for shaders: those of gate, of up and of down.
+  struct ExpertTable {
+    struct Matrices {
+      std::set<Format> formats;
+      bool codes;  // the *_dot kernels take all of them
+    };
+    std::vector<ExpertWeights> experts;
+    Range memory;
+    Matrices matrices[3];
   };
 
   static uint64_t address(const Tensor& tensor);
@@ -105,6 +118,7 @@ class VulkanDevice final : public Device {
   static size_t block_bytes(int64_t rows, int64_t cols);
   /// x as fp16 of shaders/halve.comp in scratch(), and where what undoes its scale is.
   Use halve(const Tensor& x, const VulkanBuffer* order, uint64_t& undo);
+  const ExpertTable& expert_table(std::span<const ExpertWeights> experts);
   /// Device memory of at least so many bytes that an operation needs while it runs; one at a time.
   Range scratch(size_t bytes);
 
@@ -124,7 +138,7 @@ class VulkanDevice final : public Device {
   std::vector<RopeTable> rope_tables_;  // of this step
   std::map<int, uint64_t> kv_slots_;    // of this step, by block size
   std::vector<int32_t> integers_;
-  std::vector<uint32_t> entries_;
+  std::map<const DeviceWeight*, ExpertTable> expert_tables_;  // by the gate of the first expert
 };
 
 /// A buffer of tensors.

@@ -34,7 +34,7 @@ std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
   checks::weight(view);
   const char* name = format_info(view.format).name;
   if (!tables_.buffer) upload_grids();
-  auto weight = std::make_unique<VulkanWeight>();
+  auto weight = std::make_unique<VulkanWeight>(*this);
   weight->format = view.format;
   weight->rows = view.rows;
   weight->cols = view.cols;

@@ -8,6 +8,9 @@ namespace vllm::vulkan {
 
 class VulkanWeight final : public DeviceWeight {
  public:
+  explicit VulkanWeight(VulkanDevice& device) : device_(device) {}
+  ~VulkanWeight() override { device_.forget_expert_tables(); }
+
   /// Rows that lie together; a weight that is larger than one buffer may be has several.
   struct Part {
     std::unique_ptr<VulkanBuffer> memory;
@@ -28,6 +31,9 @@ class VulkanWeight final : public DeviceWeight {
     return scale ? scale->range.address + (scale_kind == 2 ? static_cast<uint64_t>(part.first_row) * 4 : 0)
                  : 0;
   }
+
+ private:
+  VulkanDevice& device_;
 };
 
 }  // namespace vllm::vulkan

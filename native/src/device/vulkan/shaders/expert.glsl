@@ -1,17 +1,22 @@
 // What the kernels of products with the matrices of experts have in common. A workgroup computes OUTPUTS outputs
-// of one choice (y). The includer has product.glsl or product_dot.glsl, ROWS is 1.
+// of a block of choices of one expert (y): where ROWS is 1 of choice y. The includer has product.glsl or
+// product_dot.glsl.
 #ifndef EXPERT_GLSL
 #define EXPERT_GLSL
 PARAMETERS(ExpertMatmul);
 
 const int kExpertWords = 10;
 
-int choice() { return int(gl_WorkGroupID.y); }
-int entry() { return p.ids.at[choice()] * kExpertWords; }
+/// Choice r of the block, which has one or more if any; -1: none.
+int choice(int r) {
+  const int block = int(gl_WorkGroupID.y);
+  return ROWS == 1 ? block : p.blocks.at[block * ROWS + r];
+}
+int entry() { return p.ids.at[choice(0)] * kExpertWords; }
 uvec2 address(int at) { return uvec2(p.matrices.at[at], p.matrices.at[at + 1]); }
 
-/// Matrices of other formats than FORMAT are left to other dispatches.
-bool is_mine() { return int(p.matrices.at[entry() + 8]) == FORMAT; }
+/// Whether there is such a block. Matrices of other formats than FORMAT are left to other dispatches.
+bool is_mine() { return choice(0) >= 0 && int(p.matrices.at[entry() + 8]) == FORMAT; }
 Words my_matrix() { return Words(address(entry())); }
 Ints my_order() { return Ints(address(entry() + 4)); }
 bool has_order() { return p.matrices.at[entry() + 7] != 0u; }
@@ -20,15 +25,21 @@ int my_matrix_row() {
   const int mine = min(int(gl_WorkGroupID.x) * OUTPUTS + LANE / LANES, p.weight_rows - 1);
   return mine * int(p.matrices.at[entry() + 9]);
 }
-int x_row() { return p.rows_of_x != 0 ? choice() / p.used : choice(); }
+/// The row of x of choice r of the block, or where there is none that of another.
+int x_row(int r) {
+  const int mine = max(choice(r), choice(0));
+  return p.rows_of_x != 0 ? mine / p.used : mine;
+}
 
 /// Writes the sum that product() returned.
 void put(float sum) {
   const int o = int(gl_WorkGroupID.x) * OUTPUTS + result_output(), scale_kind = int(p.matrices.at[entry() + 6]);
-  if (LANE >= OUTPUTS || o >= p.weight_rows) return;
+  if (LANE >= ROWS * OUTPUTS || o >= p.weight_rows) return;
+  const int mine = choice(result_row());
+  if (mine < 0) return;
   precise float value = sum;
   if (scale_kind != 0) value *= Floats(address(entry() + 2)).at[scale_kind == 1 ? 0 : o];
-  p.out_.at[choice() * p.out_stride + o] = value;
+  p.out_.at[mine * p.out_stride + o] = value;
 }
 
 #endif

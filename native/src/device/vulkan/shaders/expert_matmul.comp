@@ -1,7 +1,6 @@
-// The product of a row with a matrix of one of the experts it chose; y counts rows and choices. Matrices of
-// other formats than FORMAT are left to other dispatches.
+// The products of rows with the matrices of one format of the experts that they chose; y counts blocks of choices.
 //
-// Specialization constants: those of product.glsl, ROWS is 1.
+// Specialization constants: those of product.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "product.glsl"
@@ -10,6 +9,6 @@
 void main() {
   if (!is_mine()) return;
   int x[kMaxRows];
-  x[0] = x_row() * p.x_stride;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = x_row(r) * p.x_stride;
   put(product(my_matrix(), p.tables, my_matrix_row(), p.x, x, has_order(), my_order(), p.cols));
 }

@@ -1,6 +1,6 @@
 // expert_matmul.comp with int8 activations, for matrices whose columns are in the order of the inputs.
 //
-// Specialization constants: those of product_dot.glsl, ROWS is 1.
+// Specialization constants: those of product_dot.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "product_dot.glsl"
@@ -9,6 +9,6 @@
 void main() {
   if (!is_mine()) return;
   int x[kMaxRows];
-  x[0] = x_row() * p.x_stride * kBlockQuads;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = x_row(r) * p.x_stride * kBlockQuads;
   put(product(my_matrix(), p.tables, my_matrix_row(), Quads(uvec2(p.x)), x, p.cols));
 }

@@ -159,11 +159,17 @@ struct Route {
   float scale;
 };
 
-// The product of a row with the matrix of one of its experts. `matrices` holds for each expert 10 words:
-// addresses of weight, scale and order, then scale_kind, has_order, format and row_words.
+// One workgroup. A choice is a place of `ids`; those of an expert fill blocks of `size`, in rising order.
+struct ExpertBlocks {
+  Ints ids, blocks;  // blocks: [most_blocks][size] choices, -1: none
+  int choices, experts, size, most_blocks;
+};
+
+// The products of rows with the matrices of their experts. `matrices` holds for each expert 10 words: addresses
+// of weight, scale and order, then scale_kind, has_order, format and row_words.
 struct ExpertMatmul {
   Words matrices, tables;
-  Ints ids;
+  Ints ids, blocks;  // blocks: what expert_blocks.comp writes, of ROWS choices; not read where ROWS is 1
   Floats x, out_;
   int used;       // choices of a row
   int rows_of_x;  // 1: x has a row for each row, 0: for each row and choice
