@@ -14,7 +14,8 @@ constexpr uint32_t kGroup = 128, kRouteGroup = 64, kBlocksGroup = 256;
 constexpr size_t kMaxExperts = 1024;     // shaders/route.comp and expert_blocks.comp
 constexpr int64_t kMostRows = 512;       // at once, which bounds the memory of what is between the products
 constexpr int64_t kMostChoices = 65535;  // at once: workgroups that every device takes
-constexpr int64_t kMostTogether = 8;     // choices of a block
+constexpr int64_t kFewTogether = 8;      // up to which shaders/expert_matmul.comp computes
+constexpr int64_t kTileOutputs = 64;     // of a workgroup of shaders/expert_tiles.comp
 constexpr size_t kEntryWords = 10;       // parameters::ExpertMatmul
 
 using Member = const DeviceWeight* ExpertWeights::*;
@@ -87,10 +88,12 @@ void VulkanDevice::experts(const RouterSpec& router, std::span<const ExpertWeigh
   const ExpertTable& table = expert_table(experts);
   const auto dot = [&](size_t member) { return gpu().features.integer_dot && table.matrices[member].codes; };
   const bool dot_gate = dot(0), dot_up = dot(1), dot_down = dot(2);
-  // Where an expert has several choices in the mean, they are computed in blocks.
+  // Where an expert has several choices in the mean, they are computed in blocks, many of them as tiles.
   const auto count = static_cast<int64_t>(experts.size());
-  const int64_t together = std::clamp<int64_t>(choices / count, 1, kMostTogether);
-  const int64_t size = ProductForm(choices, together, inner).rows;
+  const int64_t together = std::max<int64_t>(choices / count, 1);
+  const bool few = together <= kFewTogether;
+  const uint32_t tall = together > 64 ? 8 : 4;  // eighths of the rows of a tile
+  const int64_t size = few ? ProductForm(choices, together, inner).rows : 8 * tall;
   const int64_t blocks = (choices + std::min(count, choices) * (size - 1)) / size;  // at most
   // ids | weights | gate | up | down, by choice, blocks of choices, and those of x and of what goes down
   const int64_t sizes[] = {choices,         choices,          choices * inner,
@@ -130,16 +133,19 @@ void VulkanDevice::experts(const RouterSpec& router, std::span<const ExpertWeigh
                                      int32_t(used),     rows_of_x,       int32_t(one.rows),
                                      int32_t(one.cols), int32_t(stride), int32_t(one.rows)};
     const ProductForm form(choices, together, one.rows);
-    const Groups groups{form.groups_x, blocks};
+    const Groups groups{few ? form.groups_x : (one.rows + kTileOutputs - 1) / kTileOutputs, blocks};
+    const uint32_t aligned = from.address % 16 == 0 && stride % 4 == 0;
+    const std::initializer_list<Use> used_memory = {from, ids, grouped, written(to)};
     for (const Format format : table.matrices[member].formats) {
       const auto code = static_cast<uint32_t>(format);
-      if (dotted) {
-        run(Shader::expert_matmul_dot, {form.kGroup, code, form.rows, form.lanes}, p, groups,
-            {from, ids, grouped, written(to)});
+      if (few && dotted) {
+        run(Shader::expert_matmul_dot, {kGroup, code, form.rows, form.lanes}, p, groups, used_memory);
+      } else if (few) {
+        run(Shader::expert_matmul, {kGroup, code, form.rows, form.lanes, aligned}, p, groups, used_memory);
+      } else if (dotted) {
+        run(Shader::expert_tiles_dot, {kGroup, code, tall}, p, groups, used_memory);
       } else {
-        const bool aligned = from.address % 16 == 0 && stride % 4 == 0;
-        run(Shader::expert_matmul, {form.kGroup, code, form.rows, form.lanes, aligned}, p, groups,
-            {from, ids, grouped, written(to)});
+        run(Shader::expert_tiles, {kGroup, code, tall, aligned}, p, groups, used_memory);
       }
     }
   };

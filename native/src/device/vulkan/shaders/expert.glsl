@@ -1,6 +1,5 @@
-// What the kernels of products with the matrices of experts have in common. A workgroup computes OUTPUTS outputs
-// of a block of choices of one expert (y): where ROWS is 1 of choice y. The includer has product.glsl or
-// product_dot.glsl.
+// What the kernels of products with the matrices of experts have in common. A workgroup computes some outputs
+// of a block of ROWS choices of one expert (y), or where ROWS is 1 of choice y.
 #ifndef EXPERT_GLSL
 #define EXPERT_GLSL
 PARAMETERS(ExpertMatmul);
@@ -20,26 +19,21 @@ bool is_mine() { return choice(0) >= 0 && int(p.matrices.at[entry() + 8]) == FOR
 Words my_matrix() { return Words(address(entry())); }
 Ints my_order() { return Ints(address(entry() + 4)); }
 bool has_order() { return p.matrices.at[entry() + 7] != 0u; }
-/// First word of the row of the matrix that this invocation works on.
-int my_matrix_row() {
-  const int mine = min(int(gl_WorkGroupID.x) * OUTPUTS + LANE / LANES, p.weight_rows - 1);
-  return mine * int(p.matrices.at[entry() + 9]);
-}
+int my_row_words() { return int(p.matrices.at[entry() + 9]); }
 /// The row of x of choice r of the block, or where there is none that of another.
 int x_row(int r) {
   const int mine = max(choice(r), choice(0));
   return p.rows_of_x != 0 ? mine / p.used : mine;
 }
 
-/// Writes the sum that product() returned.
-void put(float sum) {
-  const int o = int(gl_WorkGroupID.x) * OUTPUTS + result_output(), scale_kind = int(p.matrices.at[entry() + 6]);
-  if (LANE >= ROWS * OUTPUTS || o >= p.weight_rows) return;
-  const int mine = choice(result_row());
+/// Writes the sum of choice r of the block and an output, if there is such a one.
+void put(float sum, int r, int output_) {
+  if (output_ >= p.weight_rows) return;
+  const int mine = choice(r), scale_kind = int(p.matrices.at[entry() + 6]);
   if (mine < 0) return;
   precise float value = sum;
-  if (scale_kind != 0) value *= Floats(address(entry() + 2)).at[scale_kind == 1 ? 0 : o];
-  p.out_.at[mine * p.out_stride + o] = value;
+  if (scale_kind != 0) value *= Floats(address(entry() + 2)).at[scale_kind == 1 ? 0 : output_];
+  p.out_.at[mine * p.out_stride + output_] = value;
 }
 
 #endif

@@ -10,5 +10,8 @@ void main() {
   if (!is_mine()) return;
   int x[kMaxRows];
   [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = x_row(r) * p.x_stride * kBlockQuads;
-  put(product(my_matrix(), p.tables, my_matrix_row(), Quads(uvec2(p.x)), x, p.cols));
+  const int first_output = int(gl_WorkGroupID.x) * OUTPUTS;
+  const int row = min(first_output + LANE / LANES, p.weight_rows - 1) * my_row_words();
+  const float total = product(my_matrix(), p.tables, row, Quads(uvec2(p.x)), x, p.cols);
+  if (LANE < ROWS * OUTPUTS) put(total, result_row(), first_output + result_output());
 }

@@ -169,7 +169,7 @@ struct ExpertBlocks {
 // of weight, scale and order, then scale_kind, has_order, format and row_words.
 struct ExpertMatmul {
   Words matrices, tables;
-  Ints ids, blocks;  // blocks: what expert_blocks.comp writes, of ROWS choices; not read where ROWS is 1
+  Ints ids, blocks;  // blocks: what expert_blocks.comp writes, of ROWS choices; not read where that is 1
   Floats x, out_;
   int used;       // choices of a row
   int rows_of_x;  // 1: x has a row for each row, 0: for each row and choice
