@@ -165,8 +165,8 @@ struct ExpertBlocks {
   int choices, experts, size, most_blocks;
 };
 
-// The products of rows with the matrices of their experts. `matrices` holds for each expert 10 words: addresses
-// of weight, scale and order, then scale_kind, has_order, format and row_words.
+// The products of rows with the matrices of their experts. `matrices` holds for each expert 10 words:
+// addresses of weight, scale and order, then scale_kind, has_order, format and row_words.
 struct ExpertMatmul {
   Words matrices, tables;
   Ints ids, blocks;  // blocks: what expert_blocks.comp writes, of ROWS choices; not read where that is 1
