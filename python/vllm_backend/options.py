@@ -185,7 +185,7 @@ TABLE: tuple[Option, ...] = (
            integer(0), target=SETTING),
     Option("kv_cache_dtype", "auto, bf16, f32, q8_0", "auto",
            "Number format of the KV cache; auto is bf16. q8_0 is int8 with a scale for each 32 values of a head: about "
-           "half the memory of bf16, but slower prefill of long contexts.",
+           "half the memory of bf16, but slower prefill of long contexts; not on Vulkan.",
            one_of("auto", "bf16", "f32", "q8_0"), target=SETTING),
     Option("device", "text", "auto",
            "Device that runs the model: cpu, vulkan or vulkan:N, the Nth one of Vulkan from 0, with GPUs of their own "
