@@ -486,9 +486,13 @@ struct ExpertsCase {
   std::optional<Format> other = {};  // of the matrices of every third expert
 
   bool has(Format format) const { return gate == format || down == format || other == format; }
+  /// Of two products in a row. Where activations may have one scale for 256 inputs, those between the
+  /// products, a few of which are large, lose up to 0.025 by their rounding to int8 alone.
   double tolerance() const {
-    return 2 * std::max({product_tolerance(gate), product_tolerance(down),
-                         other ? product_tolerance(*other) : 0.0});
+    const auto of = [](Format f) {
+      return (format_info(f).block_size == 256 ? 2.5 : 2.0) * product_tolerance(f);
+    };
+    return std::max({of(gate), of(down), other ? of(*other) : 0.0});
   }
 };
 
