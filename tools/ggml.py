@@ -1,6 +1,7 @@
 """Conversions of weights by ggml itself, from the library that llama-cpp-python comes with."""
 
 import ctypes
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,14 @@ import numpy as np
 
 Type = gguf.GGMLQuantizationType
 Tensor = gguf.gguf_reader.ReaderTensor
-LIBRARY = ctypes.CDLL(str(Path(llama_cpp.__file__).parent / "lib" / "libggml-base.so"))
-LIBRARY.ggml_quantize_chunk.restype = ctypes.c_size_t
-LIBRARY.ggml_quantize_chunk.argtypes = [ctypes.c_int, *2 * [ctypes.c_void_p], *3 * [ctypes.c_int64], ctypes.c_void_p]
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    ggml = ctypes.CDLL(str(Path(llama_cpp.__file__).parent / "lib" / "libggml-base.so"))
+    ggml.ggml_quantize_chunk.restype = ctypes.c_size_t
+    ggml.ggml_quantize_chunk.argtypes = [ctypes.c_int, *2 * [ctypes.c_void_p], *3 * [ctypes.c_int64], ctypes.c_void_p]
+    return ggml
 
 
 def quantise(values: np.ndarray, qtype: Type) -> np.ndarray:
@@ -21,7 +27,7 @@ def quantise(values: np.ndarray, qtype: Type) -> np.ndarray:
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     out = np.zeros((rows, cols // block * size), dtype=np.uint8)
     even = np.ones(cols, dtype=np.float32)  # every input counts the same; some formats demand to be told
-    written = LIBRARY.ggml_quantize_chunk(
+    written = library().ggml_quantize_chunk(
         int(qtype), values.ctypes.data, out.ctypes.data, 0, rows, cols, even.ctypes.data
     )
     assert written == out.nbytes
@@ -33,7 +39,7 @@ def dequantise(data: np.ndarray, qtype: Type) -> np.ndarray:
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     data = np.ascontiguousarray(data)
     out = np.zeros((*data.shape[:-1], data.shape[-1] // size * block), dtype=np.float32)
-    function = getattr(LIBRARY, f"dequantize_row_{qtype.name.lower().replace('_k', '_K')}")
+    function = getattr(library(), f"dequantize_row_{qtype.name.lower().replace('_k', '_K')}")
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None
     function(data.ctypes.data, out.ctypes.data, out.size)
