@@ -128,6 +128,9 @@ TEST_CASE("all parts of quantised weights leave memory when they have been packe
       packed.push_back(binder.matrix(std::to_string(i), kSize, kSize, false));
     const size_t bytes = binder.weight_bytes();
     CHECK(bytes >= QuantisedMatrices::kCount * kSize * kSize / 2);
+#if defined(__SANITIZE_ADDRESS__)
+    continue;  // its allocator keeps what was freed, here the rows on their way to the device
+#endif
     CHECK(status_bytes("VmHWM") - before < bytes + bytes / 10);
     CHECK(status_bytes("VmRSS") - before < bytes + bytes / 20);
   }
