@@ -77,8 +77,7 @@ VLLM_API vllm_status vllm_ext_submit(vllm_engine* engine, const char* request_js
  *                            "requests_finished", "preemptions", "tokens_per_second",
  *                            "prompt_tokens_per_second"}; forced_tokens are those of the generated ones that
  *                            jump-forward took because a constraint allowed no other
- *   {"query": "memory"}  -> {"weights", "kv_cache", "states", "workspace"} in bytes, and {"device"} that they
- * are on
+ *   {"query": "memory"}  -> {"weights", "kv_cache", "states", "workspace"} in bytes; "device": where
  *   {"query": "info"}    -> {"model", "architecture", "formats", "device", "max_model_len", "vocab_size",
  *                            "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens",
  *                            "prefix_caching", "threads", "kv_cache_dtype", "scheduling_policy",
