@@ -6,41 +6,18 @@
 #include "all_devices.h"
 #include "device/tracing_device.h"
 #include "edited_checkpoint.h"
+#include "model_logits.h"
 #include "tiny_models.h"
 
 using namespace vllm;
 
 namespace {
 
-/// Logits of every 100th position and the last one of a sequence that is computed in steps of so many rows.
-std::vector<float> logits_in_steps(Model& model, Device& device, int length, int step) {
-  KvCacheSpec spec;
-  spec.layers = model.kv_layers();
-  spec.block_size = 16;
-  spec.num_blocks = (length + 15) / 16;
-  const auto cache = device.make_kv_cache(spec);
-  const StateCacheSpec state_spec{model.state_layers(), 1};
-  const auto states = state_spec.layers.empty() ? nullptr : device.make_state_cache(state_spec);
-  std::vector<float> out;
-  for (int begin = 0; begin < length; begin += step) {
-    const int end = std::min(length, begin + step);
-    StepBatch batch;
-    batch.seq_start = {0, end - begin};
-    batch.max_blocks = spec.num_blocks;
-    for (int b = 0; b < spec.num_blocks; ++b) batch.block_table.push_back(b);
-    batch.state_slots = {0};
-    for (int p = begin; p < end; ++p) {
-      if (p % 100 == 0 || p == length - 1) batch.logit_rows.push_back(p - begin);
-      batch.token_ids.push_back((p * p + 7 * p) % model.spec().vocab);
-      batch.positions.push_back(p);
-    }
-    model.forward(batch, *cache, states.get());
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      const auto row = model.logits(static_cast<int>(i));
-      out.insert(out.end(), row.begin(), row.end());
-    }
-  }
-  return out;
+/// Logits of every 100th of 600 positions and of the last one.
+std::vector<float> some_logits(Model& model, Device& device, int step) {
+  std::vector<int32_t> tokens;
+  for (int p = 0; p < 600; ++p) tokens.push_back((p * p + 7 * p) % model.spec().vocab);
+  return test::logits_in_steps(model, device, tokens, step, [](int p) { return p % 100 == 0 || p == 599; });
 }
 
 /// Calls of Device::experts since the last report.
@@ -69,10 +46,10 @@ TEST_CASE(
       int mixtures = 0;
       for (const LayerSpec& layer : model->spec().layers) mixtures += layer.experts;
       REQUIRE(mixtures > 0);
-      const std::vector<float> whole = logits_in_steps(*model, *device, 600, 600);
+      const std::vector<float> whole = some_logits(*model, *device, 600);
       CHECK(calls_of_experts(*device) == mixtures);
       CHECK(model->workspace_bytes() <= model->workspace_bytes(600, 7));
-      CHECK(logits_in_steps(*model, *device, 600, 200) == whole);
+      CHECK(some_logits(*model, *device, 200) == whole);
       CHECK(calls_of_experts(*device) == 3 * mixtures);
     }
   }

@@ -9,9 +9,11 @@
 #include "base/mapped_file.h"
 #include "edited_checkpoint.h"
 #include "file_writers.h"
+#include "model_logits.h"
 #include "tiny_models.h"
 
 using namespace vllm;
+using vllm::test::logits_of;
 
 namespace {
 
@@ -24,36 +26,6 @@ Json read_json(const std::string& name) {
 std::vector<test::TestDevice> devices_and_reference() {
   std::vector<test::TestDevice> out = test::all_devices();
   if (test::wanted("cpu")) out.push_back({"reference", make_reference_device()});
-  return out;
-}
-
-/// [tokens, vocab], through a cache of float32.
-std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens) {
-  const auto n = static_cast<int>(tokens.size());
-  KvCacheSpec spec;
-  spec.layers = model.kv_layers();
-  spec.block_size = 16;
-  spec.num_blocks = 4;
-  spec.format = KvFormat::F32;
-  const auto cache = device.make_kv_cache(spec);
-  const StateCacheSpec state_spec{model.state_layers(), 1};
-  const auto states = state_spec.layers.empty() ? nullptr : device.make_state_cache(state_spec);
-  StepBatch batch;
-  batch.token_ids = tokens;
-  batch.seq_start = {0, n};
-  batch.max_blocks = 4;
-  batch.block_table = {0, 1, 2, 3};
-  batch.state_slots = {0};
-  for (int p = 0; p < n; ++p) {
-    batch.positions.push_back(p);
-    batch.logit_rows.push_back(p);
-  }
-  model.forward(batch, *cache, states.get());
-  std::vector<float> out;
-  for (int p = 0; p < n; ++p) {
-    const auto row = model.logits(p);
-    out.insert(out.end(), row.begin(), row.end());
-  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "all_devices.h"
 #include "edited_checkpoint.h"
+#include "model_logits.h"
 #include "tiny_models.h"
 
 using namespace vllm;
@@ -62,12 +63,6 @@ const Case kCases[] = {{"llama", ""},
                        {"mixtral", ""},
                        {"mixtral", "/mixtral.gguf"}};
 
-/// Null for a model without recurrent layers.
-std::unique_ptr<StateCache> make_states(const Model& model, Device& device, int slots) {
-  const StateCacheSpec spec{model.state_layers(), slots};
-  return spec.layers.empty() ? nullptr : device.make_state_cache(spec);
-}
-
 /// A sequence of a batch: where its keys, values and states are, and how much of it has run.
 struct Sequence {
   std::vector<int32_t> tokens;
@@ -94,7 +89,7 @@ struct Sequence {
 class Rig {
  public:
   Rig(Model& model, Device& device, KvFormat format = KvFormat::F32)
-      : model_(model), states_(make_states(model, device, 4)) {
+      : model_(model), states_(test::make_states(model, device, 4)) {
     KvCacheSpec spec;
     spec.layers = model.kv_layers();
     spec.block_size = 16;
@@ -330,34 +325,14 @@ TEST_CASE("a step longer than a slice gives the same logits as short ones") {
     CAPTURE(name);
     const auto checkpoint = Checkpoint::open(tiny::folder(name));
     const auto model = Model::load(*checkpoint, *device);
-    KvCacheSpec spec;
-    spec.layers = model->kv_layers();
-    spec.block_size = 16;
-    spec.num_blocks = 80;
-    const int n = 1200;
-    const auto logits_of = [&](int chunk) {
-      const auto cache = device->make_kv_cache(spec);
-      const auto states = make_states(*model, *device, 1);
-      for (int begin = 0; begin < n; begin += chunk) {
-        const int end = std::min(n, begin + chunk);
-        StepBatch batch;
-        batch.seq_start = {0, end - begin};
-        batch.max_blocks = 75;
-        for (int b = 0; b < 75; ++b) batch.block_table.push_back(b);
-        batch.state_slots = {0};
-        for (int p = begin; p < end; ++p) {
-          batch.token_ids.push_back(p * 31 % 300);
-          batch.positions.push_back(p);
-        }
-        if (end == n) batch.logit_rows = {end - begin - 1};
-        model->forward(batch, *cache, states.get());
-      }
-      const auto row = model->logits(0);
-      return std::vector<float>(row.begin(), row.end());
+    std::vector<int32_t> tokens;
+    for (int p = 0; p < 1200; ++p) tokens.push_back(p * 31 % 300);
+    const auto last_logits = [&](int step) {
+      return test::logits_in_steps(*model, *device, tokens, step, [](int p) { return p == 1199; });
     };
-    const std::vector<float> whole = logits_of(n);
-    CHECK(logits_of(100) == whole);
-    CHECK(logits_of(512) == whole);
+    const std::vector<float> whole = last_logits(1200);
+    CHECK(last_logits(100) == whole);
+    CHECK(last_logits(512) == whole);
   }
 }
 

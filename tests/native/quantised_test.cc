@@ -17,11 +17,13 @@
 #include "file_writers.h"
 #include "logged.h"
 #include "model/model.h"
+#include "model_logits.h"
 #include "weights/checkpoint.h"
 
 using namespace vllm;
 using vllm::test::contains;
 using vllm::test::load_error;
+using vllm::test::logits_of;
 using vllm::test::TempDir;
 
 namespace {
@@ -41,39 +43,6 @@ std::vector<float> floats(const std::string& path) {
   const std::string bytes = read_text_file(path);
   std::vector<float> out(bytes.size() / sizeof(float));
   std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
-  return out;
-}
-
-/// Logits of all positions, [positions, vocab].
-std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens,
-                             bool one_by_one) {
-  KvCacheSpec spec;
-  spec.layers = model.kv_layers();
-  spec.block_size = 32;
-  spec.num_blocks = 2;
-  spec.format = KvFormat::F32;
-  const auto cache = device.make_kv_cache(spec);
-  const StateCacheSpec state_spec{model.state_layers(), 1};
-  const auto states = state_spec.layers.empty() ? nullptr : device.make_state_cache(state_spec);
-  const int n = static_cast<int>(tokens.size()), step = one_by_one ? 1 : n;
-  std::vector<float> out;
-  for (int begin = 0; begin < n; begin += step) {
-    StepBatch batch;
-    batch.max_blocks = 2;
-    batch.block_table = {1, 0};
-    batch.state_slots = {states ? 0 : -1};
-    batch.seq_start = {0, step};
-    for (int p = begin; p < begin + step; ++p) {
-      batch.token_ids.push_back(tokens[static_cast<size_t>(p)]);
-      batch.positions.push_back(p);
-      batch.logit_rows.push_back(p - begin);
-    }
-    model.forward(batch, *cache, states.get());
-    for (int i = 0; i < step; ++i) {
-      const auto row = model.logits(i);
-      out.insert(out.end(), row.begin(), row.end());
-    }
-  }
   return out;
 }
 
@@ -130,7 +99,7 @@ struct Edited {
       try {
         const auto checkpoint = Checkpoint::open(path);
         const auto model = Model::load(*checkpoint, *device);
-        logits_of(*model, *device, {1, 2, 3}, false);
+        logits_of(*model, *device, {1, 2, 3});
       } catch (const Error& error) {
         CHECK(error.status() == Status::ModelLoad);
         CHECK(error.message().find('\n') == std::string::npos);
@@ -197,12 +166,12 @@ TEST_CASE("quantised checkpoints compute the logits of transformers with their u
 
     const auto reference = make_reference_device();
     const auto model = Model::load(*checkpoint, *reference);
-    CHECK(worst(logits_of(*model, *reference, tokens, false), exact, std) < 1e-4);
+    CHECK(worst(logits_of(*model, *reference, tokens), exact, std) < 1e-4);
     for (const test::TestDevice& each : test::all_devices()) {
       const auto& [kind, device] = each;
       CAPTURE(kind);
       const auto fast = Model::load(*checkpoint, *device);
-      const std::vector<float> whole = logits_of(*fast, *device, tokens, false);
+      const std::vector<float> whole = logits_of(*fast, *device, tokens);
       REQUIRE(whole.size() == logits.size() / 2);
       // Where codes are integers an activation within rounding error of a half may take the next int8. That
       // they are int8 at all costs up to 0.3 at worst and 0.03 rms.
@@ -210,7 +179,7 @@ TEST_CASE("quantised checkpoints compute the logits of transformers with their u
       const float* const want = each.int8() ? int8 : exact;
       CHECK(worst(whole, want, std) < (integers ? 5e-2 : 1e-3));
       CHECK(rms(whole, want, std) < (integers ? 6e-3 : 1e-3));
-      CHECK(logits_of(*fast, *device, tokens, true) == whole);
+      CHECK(logits_of(*fast, *device, tokens, 1) == whole);
     }
   }
 }
@@ -551,20 +520,20 @@ TEST_CASE("experts of quantised tensors compute the logits of their values") {
     REQUIRE(values->find("model.layers.1.mlp.experts.7.down_proj.weight")->format == Format::F32);
 
     const auto reference = make_reference_device();
-    const std::vector<float> want = logits_of(*Model::load(*values, *reference), *reference, tokens, false);
+    const std::vector<float> want = logits_of(*Model::load(*values, *reference), *reference, tokens);
     double std = 0;
     for (const float v : want) std += static_cast<double>(v) * v / static_cast<double>(want.size());
     std = std::sqrt(std);
-    CHECK(worst(logits_of(*Model::load(*checkpoint, *reference), *reference, tokens, false), want.data(),
-                std) < 1e-5);
+    CHECK(worst(logits_of(*Model::load(*checkpoint, *reference), *reference, tokens), want.data(), std) <
+          1e-5);
     for (const test::TestDevice& each : test::all_devices()) {
       const auto& [kind, device] = each;
       CAPTURE(kind);
       const auto model = Model::load(*checkpoint, *device);
-      const std::vector<float> whole = logits_of(*model, *device, tokens, false);
+      const std::vector<float> whole = logits_of(*model, *device, tokens);
       // Integer codes meet int8 activations.
       CHECK(rms(whole, want.data(), std) < (layout == "fp8-channel" ? 1e-4 : 0.03));
-      CHECK(logits_of(*model, *device, tokens, true) == whole);
+      CHECK(logits_of(*model, *device, tokens, 1) == whole);
     }
   }
 }
@@ -655,7 +624,7 @@ TEST_CASE("rows of a source, and the scales of rows, follow the experts of a sta
     edit(edited);
     const auto device = make_reference_device();
     const auto model = Model::load(edited, *device);
-    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false);
+    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8});
   };
   std::vector<float> factors;
   for (int i = 0; i < 12 * 32; ++i) factors.push_back(1.0f + static_cast<float>(i % 7));
@@ -703,7 +672,7 @@ TEST_CASE("rows of a source, and the scales of rows, follow the order in which a
     CHECK(changed == (apart ? 5 : 0));
     const auto device = make_reference_device();
     const auto model = Model::load(edited, *device);
-    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8}, false);
+    return logits_of(*model, *device, {1, 2, 3, 4, 5, 6, 7, 8});
   };
   const std::vector<float> want = logits(false);
   CHECK(worst(logits(true), want.data(), 1.0) < 1e-5);
