@@ -17,16 +17,16 @@ inline std::unique_ptr<StateCache> make_states(const Model& model, Device& devic
 }
 
 /// Logits, [rows, vocab], of the positions for which `wanted`, computed `step` tokens at a time, through a
-/// cache of float32 whose blocks are in reverse.
+/// cache whose blocks are in reverse.
 template <class Wanted>
 std::vector<float> logits_in_steps(Model& model, Device& device, const std::vector<int32_t>& tokens, int step,
-                                   Wanted wanted) {
+                                   Wanted wanted, KvFormat format = KvFormat::BF16) {
   const int n = static_cast<int>(tokens.size());
   KvCacheSpec spec;
   spec.layers = model.kv_layers();
   spec.block_size = 16;
   spec.num_blocks = (n + 15) / 16;
-  spec.format = KvFormat::F32;
+  spec.format = format;
   const auto cache = device.make_kv_cache(spec);
   const auto states = make_states(model, device, 1);
   std::vector<float> out;
@@ -52,11 +52,12 @@ std::vector<float> logits_in_steps(Model& model, Device& device, const std::vect
   return out;
 }
 
-/// Those of all positions; `step` 0: at once.
+/// Those of all positions, through a cache of float32; `step` 0: at once.
 inline std::vector<float> logits_of(Model& model, Device& device, const std::vector<int32_t>& tokens,
                                     int step = 0) {
   const int all = static_cast<int>(tokens.size());
-  return logits_in_steps(model, device, tokens, step > 0 ? step : all, [](int) { return true; });
+  return logits_in_steps(
+      model, device, tokens, step > 0 ? step : all, [](int) { return true; }, KvFormat::F32);
 }
 
 }  // namespace vllm::test
