@@ -5,7 +5,8 @@
 
 The interpreter needs gguf, numpy and llama-cpp-python, whose ggml quantises the weights. Every matrix whose rows are
 whole blocks of the format gets it, the embedding too unless blocks have 256 inputs; the others become Q8_0. A
-difference above 1 % is followed by the perplexity of the same weights in float32, which shows whose rounding it is.
+difference above 1 % is followed by our perplexity with keys and values in float32, and with all of the same weights in
+float32, which shows whose rounding it is.
 The native tool is built by `ninja perplexity_tool`. Fails where the difference is above 1 %.
 """
 
@@ -113,7 +114,8 @@ def main() -> int:
         f"{path.name}, {arguments.tokens} tokens in windows of {WINDOW} of the text of sha256"
         f" {hashlib.sha256(text).hexdigest()[:16]}, llama.cpp {versions['llama_cpp']}"
         f" (llama-cpp-python {versions['llama_cpp_python']}):\n\n"
-        "| format | matrices | ours | llama.cpp | difference | in float32 |\n|---|---|---|---|---|---|",
+        "| format | matrices | ours | llama.cpp | difference | cache in float32 | all in float32 |\n"
+        "|---|---|---|---|---|---|---|",
         flush=True,
     )
     for name in arguments.formats:
@@ -128,14 +130,17 @@ def main() -> int:
             tokens, reference = theirs(file, text, arguments.tokens, arguments.threads)
             mine = ours(file, tokens)
             difference = math.exp((mine["nll"] - reference) / mine["tokens"]) - 1
-            exact = None
+            cache = exact = None
             if abs(difference) > LIMIT:
                 failed = True
+                cache = ours(file, tokens, "f32")["nll"]
                 plain = Path(folder) / "plain.gguf"
                 rewrite(gguf.GGUFReader(file), plain, lambda t: Type.F32 if len(t.shape) == 2 else t.tensor_type)
                 exact = ours(plain, tokens, "f32")["nll"]
-        cells = ["" if n is None else f"{math.exp(n / mine['tokens']):.3f}" for n in (mine["nll"], reference, exact)]
-        print(f"| {name} | {count} | {cells[0]} | {cells[1]} | {100 * difference:+.2f} % | {cells[2]} |", flush=True)
+        sums = (mine["nll"], reference, cache, exact)
+        cells = ["" if n is None else f"{math.exp(n / mine['tokens']):.3f}" for n in sums]
+        cells.insert(2, f"{100 * difference:+.2f} %")
+        print(f"| {name} | {count} | {' | '.join(cells)} |", flush=True)
     return 1 if failed else 0
 
 

@@ -16,6 +16,14 @@ inline std::unique_ptr<StateCache> make_states(const Model& model, Device& devic
   return spec.layers.empty() ? nullptr : device.make_state_cache(spec);
 }
 
+/// Adds the logits of a batch that has run, [logit rows, vocab].
+inline void append_logits(Model& model, const StepBatch& batch, std::vector<float>& out) {
+  for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    const auto row = model.logits(static_cast<int>(i));
+    out.insert(out.end(), row.begin(), row.end());
+  }
+}
+
 /// Logits, [rows, vocab], of the positions for which `wanted`, computed `step` tokens at a time, through a
 /// cache whose blocks are in reverse.
 template <class Wanted>
@@ -44,10 +52,7 @@ std::vector<float> logits_in_steps(Model& model, Device& device, const std::vect
       if (wanted(p)) batch.logit_rows.push_back(p - begin);
     }
     model.forward(batch, *cache, states.get());
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      const auto row = model.logits(static_cast<int>(i));
-      out.insert(out.end(), row.begin(), row.end());
-    }
+    append_logits(model, batch, out);
   }
   return out;
 }

@@ -118,10 +118,7 @@ class Rig {
     sequence.join(batch, rows, logits_from);
     if (crowd && n % 3 != 1) company(after_, n == 2 ? 45 : 1 + 11 * n % 13, batch);
     model_.forward(batch, *cache_, states_.get());
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      const auto row = model_.logits(static_cast<int>(i));
-      logits.insert(logits.end(), row.begin(), row.end());
-    }
+    test::append_logits(model_, batch, logits);
   }
 
   StateCache* states() { return states_.get(); }
