@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/llama_cpp/{qwen3moe,qwen35,qwen35moe}.gguf, tiny random models, and llama.cpp's logits of them.
+"""Writes tests/fixtures/llama_cpp/{qwen3moe,qwen35,qwen35moe,qwen35moe_nvfp4}.gguf, tiny random models, and llama.cpp's
+logits of them.
 
     python tools/make_llama_quantised_fixtures.py [NAME...]
 
-Their matrices are Q4_K where rows are long enough, else Q8_0 or Q4_0. NAME_logits.f32 is what llama.cpp computes from
-the file, where it rounds activations to int8; NAME_exact.f32 and `greedy` are of the same weights in float32. Needs
-llama-cpp-python, gguf and numpy. Seeded: the same package versions write the same bytes.
+Their matrices are Q4_K where rows are long enough, else Q8_0 or Q4_0; those of qwen35moe_nvfp4 are NVFP4 instead of
+Q4_K and, but for the embedding, have scales in tensors of their own, as of checkpoints of NVFP4. NAME_logits.f32 is
+what llama.cpp computes from the file, where it rounds activations to int8; NAME_exact.f32 and `greedy` are of the same
+weights in float32. Needs llama-cpp-python, gguf and numpy. Seeded: the same package versions write the same bytes.
 """
 
 import json
@@ -16,7 +18,7 @@ from pathlib import Path
 import gguf
 import llama_cpp
 import numpy as np
-from ggml import rewrite
+from ggml import quantise, rewrite
 from gguf import GGMLQuantizationType as Type
 from make_llama_fixtures import FIXTURES, REPOSITORY, TINY_PROMPT, _version, greedy, quiet
 
@@ -25,8 +27,10 @@ EXPERTS, USED, INNER = 8, 3, 32
 KEY_HEADS, VALUE_HEADS, CONV_TAPS = 2, 4, 4  # of the DeltaNet, whose heads have HEAD_DIM too
 TOKENIZER = REPOSITORY / "tests" / "fixtures" / "transformers" / "qwen3-moe" / "tokenizer.json"
 # Of the weights, and of the tokens. For qwen3moe that is, of the seeds from 32 on, the first where no row's choice of
-# experts hangs on how activations are rounded.
-SEEDS = {"qwen3moe": (31, 39), "qwen35": (41, 43), "qwen35moe": (51, 143)}
+# experts hangs on how activations are rounded; for qwen35moe_nvfp4, from 143 on, the first where llama.cpp errs by less
+# than 0.3 and little comes of its keeping the scales of activations in float16. With such scales the CPU device gives
+# its logits to 1e-6 or, where a rounding falls otherwise, to 0.03.
+SEEDS = {"qwen3moe": (31, 39), "qwen35": (41, 43), "qwen35moe": (51, 143), "qwen35moe_nvfp4": (61, 158)}
 
 
 def q4_k(generator: np.random.Generator, shape: tuple[int, ...], std: float) -> np.ndarray:
@@ -45,7 +49,9 @@ class Model:
     def __init__(self, path: Path, name: str, layers: int, heads: int, kv_heads: int) -> None:
         self.generator = np.random.default_rng(SEEDS[name][0])
         self.heads, self.kv_heads = heads, kv_heads
-        writer = self.writer = gguf.GGUFWriter(path, name)
+        architecture, _, other = name.partition("_")
+        self.nvfp4 = other == "nvfp4"
+        writer = self.writer = gguf.GGUFWriter(path, architecture)
         writer.add_name(f"tiny random {name}")
         writer.add_context_length(512)
         writer.add_embedding_length(HIDDEN)
@@ -84,6 +90,9 @@ class Model:
     ) -> None:
         """`same`: pairs of rows of which the second becomes the first."""
         std = spread or 1.3 / np.sqrt(shape[-1])
+        if self.nvfp4 and len(shape) > 1 and kind != Type.F32 and not name.startswith("token_embd"):
+            self.add_scaled(name, shape, Type.NVFP4 if kind == Type.Q4_K else kind, std, same or [])
+            return
         if kind == Type.Q4_K:
             data = q4_k(self.generator, shape, std)
         else:
@@ -97,6 +106,22 @@ class Model:
         for first, second in same or []:
             data[second] = data[first]
         self.writer.add_tensor(name, data, raw_dtype=kind)
+
+    def add_scaled(
+        self, name: str, shape: tuple[int, ...], kind: Type, std: float, same: list[tuple[int, int]]
+    ) -> None:
+        """Values to be multiplied by a scale of the tensor, or of each expert; and one of the inputs, for those who
+        compute in NVFP4."""
+        scale = self.generator.uniform(0.5, 2, shape[0] if len(shape) == 3 else 1).astype(np.float32)
+        values = (std * self.generator.standard_normal(shape)).astype(np.float32)
+        values /= scale.reshape(-1, *[1] * (len(shape) - 1))
+        for first, second in same:
+            values[second] = values[first]
+        data = quantise(values.reshape(-1, shape[-1]), kind)
+        self.writer.add_tensor(name, data.reshape(*shape[:-1], data.shape[-1]), raw_dtype=kind)
+        stem = name.removesuffix("weight")
+        self.writer.add_tensor(f"{stem}scale", scale)
+        self.writer.add_tensor(f"{stem}input_scale", self.generator.uniform(0.5, 2, scale.shape).astype(np.float32))
 
     def add_top(self) -> None:
         self.add("token_embd.weight", (VOCAB, HIDDEN), spread=0.6)
@@ -156,7 +181,7 @@ def write_qwen3moe(path: Path) -> None:
 
 def write_hybrid(path: Path, name: str) -> None:
     """DeltaNet layers, and one of gated attention at the end."""
-    moe = name == "qwen35moe"
+    moe = name.startswith("qwen35moe")
     layers = 2 if moe else 3
     model = Model(path, name, layers, heads=4, kv_heads=2)
     writer = model.writer

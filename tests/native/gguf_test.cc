@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -277,6 +279,44 @@ TEST_CASE("tensors that are misplaced, overlap or come twice are refused by name
   CHECK(contains(error_of(with_tensor({"t", {8}, 0, 32, UINT64_MAX - 31})), "tensor 't' has the offset"));
   CHECK(contains(error_of(with_tensor({"b.weight", {8}, 0, 32, {}})), "holds the tensor 'b.weight' twice."));
   CHECK(contains(error_of(with_tensor({"evil\n\xff", {8}, 0, 32, 8})), "tensor 'evil\\x0a\\xff' starts"));
+}
+
+TEST_CASE("the scale of a weight in a tensor of its own becomes a part of it") {
+  // An F32 of which byte i of the file's data is i % 251: tensors begin at multiples of 32.
+  const auto byte_floats = [](uint8_t at) {
+    const uint8_t bytes[] = {at, static_cast<uint8_t>(at + 1), static_cast<uint8_t>(at + 2),
+                             static_cast<uint8_t>(at + 3)};
+    float out;
+    std::memcpy(&out, bytes, sizeof out);
+    return out;
+  };
+  GgufWriter writer = small_gguf();  // 60, 136 and 14 bytes: the next begins at 256
+  writer.tensors.push_back({"a.scale", {1}, 0, 4, {}});
+  writer.tensors.push_back({"a.input_scale", {1}, 0, 4, {}});
+  writer.tensors.push_back({"stack.weight", {4, 3, 2}, 0, 96, {}});
+  writer.tensors.push_back({"stack.scale", {2}, 0, 8, {}});
+  writer.tensors.push_back({"alone.scale", {9}, 0, 36, {}});
+  const TempDir dir;
+  const auto checkpoint = Checkpoint::open(dir.write("model.gguf", writer.file()));
+  CHECK(checkpoint->find("a.scale") == nullptr);
+  CHECK(checkpoint->find("a.input_scale") == nullptr);
+  CHECK(checkpoint->find("alone.scale") != nullptr);
+  CHECK(contains(checkpoint->format_summary(), "; quantised inputs run weight-only (1 weights)"));
+  CHECK(*checkpoint->find("a.weight")->scale == std::vector<float>{byte_floats(256 - 251)});
+  const float one = byte_floats(416 - 251), two = byte_floats(420 - 251);
+  CHECK(*checkpoint->find("stack.weight")->scale == std::vector<float>{one, one, one, two, two, two});
+  CHECK(checkpoint->find("b.weight")->scale == nullptr);
+
+  CHECK(contains(error_of(with_tensor({"a.scale", {2}, 0, 8, {}})),
+                 "the tensor 'a.scale' is 1 x 2 of F32, needed is 1 of F32, the factor of 'a.weight'"));
+  CHECK(contains(error_of(with_tensor({"a.scale", {1}, 1, 2, {}})), "is 1 x 1 of F16, needed is 1 of F32"));
+  GgufWriter few = with_tensor({"s.weight", {4, 3, 2}, 0, 96, {}});
+  few.tensors.push_back({"s.scale", {3}, 0, 12, {}});
+  CHECK(contains(error_of(few), "needed is 2 of F32, the factor of each matrix of 's.weight'"));
+  std::string broken = with_tensor({"a.scale", {1}, 0, 4, {}}).file();
+  const float nan = NAN;
+  broken.replace(broken.size() - 4, 4, raw(nan));
+  CHECK(contains(error_of(broken), "the tensor 'a.scale' holds nan, needed are finite numbers"));
 }
 
 TEST_CASE("metadata that is malformed is refused by key") {

@@ -67,6 +67,7 @@ struct FloatCheckpoint : EditedCheckpoint {
       weight.data = next;
       weight.bytes = static_cast<size_t>(view.rows * view.cols) * sizeof(float);
       weight.file = file;
+      weight.scale = nullptr;
       next += weight.bytes;
     }
   }
@@ -171,4 +172,8 @@ TEST_CASE("logits and greedy tokens of quantised experts agree with llama.cpp") 
 TEST_CASE("logits and greedy tokens of quantised hybrids agree with llama.cpp") {
   compare_quantised("qwen35");
   compare_quantised("qwen35moe");
+}
+
+TEST_CASE("logits and greedy tokens of weights with scales in tensors of their own agree with llama.cpp") {
+  compare_quantised("qwen35moe_nvfp4");
 }

@@ -1,5 +1,6 @@
 #include "weights/gguf_checkpoint.h"
 
+#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -103,6 +104,7 @@ GgufCheckpoint::GgufCheckpoint(const std::string& path) {
     }
   }
   if (weights_.empty()) fail_load("%s holds no tensors, needed is a model with weights.", path.c_str());
+  join_scales();
 }
 
 void GgufCheckpoint::take_metadata(GgufFile& part) {
@@ -125,6 +127,51 @@ void GgufCheckpoint::take_tensors(GgufFile& part) {
                 quote(name).c_str());
     }
   }
+}
+
+void GgufCheckpoint::join_scales() {
+  size_t scaled_inputs = 0;
+  for (auto it = weights_.begin(); it != weights_.end();) {
+    const auto next = std::next(it);
+    for (const std::string_view ending : {".scale", ".input_scale"}) {
+      if (!it->first.ends_with(ending)) continue;
+      const auto of = weights_.find(it->first.substr(0, it->first.size() - ending.size()) + ".weight");
+      if (of == weights_.end()) continue;
+      if (ending == ".scale") {
+        of->second.scale = scale_of(of->second, it->second);
+      } else {
+        scaled_inputs++;
+      }
+      weights_.erase(it);
+      break;
+    }
+    it = next;
+  }
+  if (scaled_inputs > 0)
+    quantisation_ = format("quantised inputs run weight-only (%zu weights)", scaled_inputs);
+}
+
+std::shared_ptr<const std::vector<float>> GgufCheckpoint::scale_of(const Weight& weight,
+                                                                   const Weight& scale) const {
+  const int64_t needed = weight.shape.size() == 3 ? weight.shape[0] : 1, rows = weight.view().rows;
+  const WeightView found = scale.view();
+  if (found.rows != 1 || found.cols != needed || found.format != Format::F32)
+    fail_load("%s: the tensor %s is %lld x %lld of %s, needed is %lld of F32, the factor of %s%s.",
+              path_.c_str(), quote(scale.name).c_str(), static_cast<long long>(found.rows),
+              static_cast<long long>(found.cols), format_info(found.format).name,
+              static_cast<long long>(needed), weight.shape.size() == 3 ? "each matrix of " : "",
+              quote(weight.name).c_str());
+  auto factors = std::make_shared<std::vector<float>>(static_cast<size_t>(needed));
+  found.decode_row(0, factors->data());
+  for (const float factor : *factors)
+    if (!std::isfinite(factor))
+      fail_load("%s: the tensor %s holds %g, needed are finite numbers.", path_.c_str(),
+                quote(scale.name).c_str(), static_cast<double>(factor));
+  if (needed == 1) return factors;
+  auto of_rows = std::make_shared<std::vector<float>>();
+  for (const float factor : *factors)
+    of_rows->insert(of_rows->end(), static_cast<size_t>(rows / needed), factor);
+  return of_rows;
 }
 
 const GgufValue* GgufCheckpoint::find_array(std::string_view key, bool of_strings) const {

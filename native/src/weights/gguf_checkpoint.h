@@ -24,6 +24,11 @@ class GgufCheckpoint : public Checkpoint {
  private:
   void take_metadata(GgufFile& part);
   void take_tensors(GgufFile& part);
+  /// Makes `X.scale` a part of `X.weight`, as files converted from NVFP4 have them (llama.cpp's converter),
+  /// and drops `X.input_scale`, which is for products whose inputs are quantised too.
+  void join_scales();
+  /// Of the whole weight, or of each row where there is one for each matrix of a stack.
+  std::shared_ptr<const std::vector<float>> scale_of(const Weight& weight, const Weight& scale) const;
   /// The array of this key, null when the key is absent; another type of value is an error.
   const GgufValue* find_array(std::string_view key, bool of_strings) const;
 
