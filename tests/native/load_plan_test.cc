@@ -31,7 +31,7 @@ std::vector<std::string> tiny_models() {
       for (const auto& file : std::filesystem::directory_iterator(entry.path()))
         if (file.path().extension() == ".gguf") out.push_back(file.path());
     }
-  for (const char* name : {"qwen3moe", "qwen35", "qwen35moe"})
+  for (const char* name : {"qwen3moe", "qwen35", "qwen35moe", "qwen35moe_nvfp4"})
     out.push_back(std::string(FIXTURES) + "/llama_cpp/" + name + ".gguf");
   return out;
 }
@@ -121,6 +121,28 @@ TEST_CASE("KV-01 a plan says what was chosen and what had to give way") {
   CHECK(engine->plan().chosen[1].value == engine->info().max_model_len);
   CHECK(engine->plan().chosen[2].setting == "num_blocks");
   CHECK(engine->plan().chosen[2].value == engine->info().num_blocks);
+}
+
+TEST_CASE(
+    "KV-01 a pool for one endless context takes what weights, states and workspace leave of the share") {
+  for (const char* name : {"llama", "qwen3_5"}) {
+    INFO(name);
+    EngineConfig c = config(tiny::folder(name), true);
+    c.num_blocks = 0;
+    c.max_num_seqs = 40;
+    c.max_model_len = 1 << 30;  // that no memory holds
+    c.memory_share = 0.01;
+    const auto engine = Engine::load(c);
+    const LoadPlan& plan = engine->plan();
+    const EngineMemory& memory = plan.memory;
+    CHECK(plan.budget == static_cast<size_t>(0.01 * static_cast<double>(plan.available)));
+    const auto block = static_cast<size_t>(plan.kv_bytes_per_token * c.block_size);
+    // Each is worth some blocks.
+    for (const size_t part : {memory.weights, memory.states, memory.workspace})
+      CHECK((part >= 4 * block || (part == 0 && std::string(name) == "llama")));
+    CHECK(static_cast<size_t>(engine->info().num_blocks) ==
+          (plan.budget - memory.weights - memory.states - memory.workspace) / block);
+  }
 }
 
 TEST_CASE("KV-01 a context beyond what the model was made for is warned of") {

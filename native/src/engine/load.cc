@@ -88,9 +88,9 @@ StateCacheSpec plan_states(const EngineConfig& config, const Model& model, size_
   return states;
 }
 
-/// Blocks of the KV pool: as asked for, or from memory: half of `planned`, or one full context when all of it
-/// can hold that, and at most one full context a sequence. `available` bytes are free; `planned` of them are
-/// within the engine's share. One buffer holds the keys of a layer for up to `of_buffer` blocks.
+/// Blocks of the KV pool: as asked for, or from memory: half of `planned`, or more of it where one full
+/// context needs that, and at most one full context a sequence. `available` bytes are free; `planned` of them
+/// are within the engine's share. One buffer holds the keys of a layer for up to `of_buffer` blocks.
 int64_t choose_num_blocks(const EngineConfig& config, const KvCacheSpec& kv, int context, size_t available,
                           size_t planned, int64_t of_buffer) {
   const auto block_bytes = static_cast<int64_t>(kv.block_bytes());
