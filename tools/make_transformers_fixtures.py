@@ -25,6 +25,7 @@ from transformers_tokenizer import TEXTS, build_tokenizer, write_json, write_tok
 OUTPUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "transformers"
 POSITIONS = 40
 GREEDY_PROMPT, GREEDY_STEPS = 10, 24
+LONG, LONG_ROWS = 150, 30  # of hybrids: over two borders of the 64 positions that transformers' DeltaNet takes at once
 
 
 def oracle_config(folder: Path, case: Case) -> transformers.PretrainedConfig:
@@ -104,6 +105,8 @@ def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) ->
     if logits.shape != (POSITIONS, VOCAB) or not np.isfinite(logits).all():
         raise RuntimeError(f"{folder.name}: transformers gave logits of shape {logits.shape}, or some not finite")
     logits.astype("<f4").tofile(folder / "expected_logits.f32")
+    if is_hybrid(case.config):
+        write_long(folder, case, model)
     write_json(
         folder / "expected.json",
         {
@@ -132,6 +135,15 @@ def write_expected(folder: Path, case: Case, tokenizer: tokenizers.Tokenizer) ->
         f"{folder.name}: {sum(p.numel() for p in model.parameters())} parameters, logits std {logits.std():.2f}, "
         f"smallest greedy gap {min(gaps)}"
     )
+
+
+def write_long(folder: Path, case: Case, model: transformers.PreTrainedModel) -> None:
+    """The logits of the last positions of a long sequence."""
+    token_ids = np.random.default_rng(200 + case.seed).integers(0, VOCAB, LONG)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(token_ids)[None], use_cache=False).logits[0, -LONG_ROWS:].numpy()
+    logits.astype("<f4").tofile(folder / "long_logits.f32")
+    write_json(folder / "long.json", {"token_ids": list(map(int, token_ids)), "std": round(float(logits.std()), 4)})
 
 
 def check_understood(model, case: Case) -> None:

@@ -250,6 +250,35 @@ TEST_CASE("a GGUF of Qwen3-Next may hold the input projections of DeltaNet as th
   CHECK(worst(logits, expected.logits, expected.std) < 1e-3);
 }
 
+TEST_CASE("logits of hybrids agree with transformers beyond the chunks that it computes DeltaNet in") {
+  std::vector<test::TestDevice> devices = test::all_devices();
+  std::erase_if(devices, [](const test::TestDevice& each) { return each.variant(); });  // no codes here
+  for (const char* name : {"qwen3_5", "qwen3_5-moe", "qwen3-next"}) {
+    CAPTURE(name);
+    const std::string folder = tiny::folder(name);
+    const Json json = parse_json(read_text_file(folder + "/long.json"), "long.json", Status::Unknown);
+    const auto tokens = json["token_ids"].get<std::vector<int32_t>>();
+    const std::vector<float> expected = tiny::floats(folder + "/long_logits.f32");
+    const auto checkpoint = Checkpoint::open(folder);
+    for (const auto& [kind, device] : devices) {
+      CAPTURE(device->description());
+      const auto model = Model::load(*checkpoint, *device);
+      const auto vocab = static_cast<size_t>(model->spec().vocab);
+      REQUIRE(expected.size() % vocab == 0);
+      const int n = static_cast<int>(tokens.size()), first = n - static_cast<int>(expected.size() / vocab);
+      REQUIRE((first > 64 && n > 128));
+      const auto last = [&](int position) { return position >= first; };
+      const auto logits = [&](int step) {
+        return test::logits_in_steps(*model, *device, tokens, step, last, KvFormat::F32);
+      };
+      const std::vector<float> whole = logits(n);
+      REQUIRE(whole.size() == expected.size());
+      CHECK(worst(whole, expected, json["std"].get<float>()) < 1e-3);
+      CHECK(logits(41) == whole);
+    }
+  }
+}
+
 TEST_CASE("logits through a q8_0 cache stay near those of transformers") {
   for (const char* name : {"llama", "qwen3", "gemma3", "phi3", "qwen3_5", "mixtral"}) {
     CAPTURE(name);

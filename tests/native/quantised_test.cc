@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
 
@@ -18,9 +17,11 @@
 #include "logged.h"
 #include "model/model.h"
 #include "model_logits.h"
+#include "tiny_models.h"
 #include "weights/checkpoint.h"
 
 using namespace vllm;
+using tiny::floats;
 using vllm::test::contains;
 using vllm::test::load_error;
 using vllm::test::logits_of;
@@ -37,13 +38,6 @@ std::string folder(const std::string& name) { return std::string(FIXTURES) + "/q
 
 Json json_file(const std::string& path) {
   return parse_json(read_text_file(path), path.c_str(), Status::Unknown);
-}
-
-std::vector<float> floats(const std::string& path) {
-  const std::string bytes = read_text_file(path);
-  std::vector<float> out(bytes.size() / sizeof(float));
-  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
-  return out;
 }
 
 double worst(const std::vector<float>& a, const float* b, double scale) {

@@ -1,6 +1,6 @@
 // The tiny checkpoints of tests/fixtures/transformers with what transformers computed for them.
 #pragma once
-#include <fstream>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,6 +21,14 @@ struct Expected {
 
 inline std::string folder(const std::string& name) { return std::string(FIXTURES) + "/transformers/" + name; }
 
+/// All numbers of a file.
+inline std::vector<float> floats(const std::string& path) {
+  const std::string bytes = vllm::read_text_file(path);
+  std::vector<float> out(bytes.size() / sizeof(float));
+  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+  return out;
+}
+
 inline Expected expected(const std::string& name) {
   const vllm::Json json = vllm::parse_json(vllm::read_text_file(folder(name) + "/expected.json"),
                                            "expected.json", vllm::Status::Unknown);
@@ -31,11 +39,9 @@ inline Expected expected(const std::string& name) {
   out.greedy_prompt = json["greedy"]["prompt_ids"].get<std::vector<int32_t>>();
   out.greedy_ids = json["greedy"]["token_ids"].get<std::vector<int32_t>>();
   out.greedy_gap = json["greedy"]["top2_gap"].get<std::vector<double>>();
-  out.logits.resize(out.token_ids.size() * static_cast<size_t>(out.vocab));
-  std::ifstream file(folder(name) + "/" + json["logits"]["file"].get<std::string>(), std::ios::binary);
-  file.read(reinterpret_cast<char*>(out.logits.data()),
-            static_cast<std::streamsize>(out.logits.size() * sizeof(float)));
-  if (!file) throw std::runtime_error("expected logits of " + name + " are too short");
+  out.logits = floats(folder(name) + "/" + json["logits"]["file"].get<std::string>());
+  if (out.logits.size() != out.token_ids.size() * static_cast<size_t>(out.vocab))
+    throw std::runtime_error("expected logits of " + name + " have another size");
   return out;
 }
 
