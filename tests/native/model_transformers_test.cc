@@ -294,6 +294,92 @@ TEST_CASE("logits through a q8_0 cache stay near those of transformers") {
   }
 }
 
+namespace {
+
+/// The logits of a model of the tiny checkpoint of this name after an edit.
+template <typename Edit>
+std::vector<float> edited_logits(const std::string& name, const Edit& edit) {
+  const tiny::Expected expected = tiny::expected(name.substr(0, name.find('/')));
+  EditedCheckpoint edited(*Checkpoint::open(tiny::folder(name)));
+  edit(edited);
+  const auto device = make_reference_device();
+  return test::logits_of(*Model::load(edited, *device), *device, expected.token_ids);
+}
+
+void keep(EditedCheckpoint&) {}
+
+}  // namespace
+
+TEST_CASE("the text part of a multimodal Gemma 3 is the model, under both spellings of its tensors") {
+  const std::vector<float> want = edited_logits("gemma3", keep);
+  for (const std::string prefix : {"language_model.model.", "model.language_model."}) {
+    CAPTURE(prefix);
+    CHECK(edited_logits("gemma3", [&](EditedCheckpoint& e) {
+            std::map<std::string, Weight, std::less<>> renamed;
+            for (const auto& [name, weight] : e.weights_) {
+              const std::string nested = prefix + name.substr(std::strlen("model."));
+              (renamed[nested] = weight).name = nested;
+            }
+            e.weights_ = std::move(renamed);
+            const char* const vision =
+                prefix.starts_with("model.") ? "model.vision_tower.x" : "vision_tower.x";
+            (e.weights_[vision] = e.weights_.begin()->second).name = vision;
+            e.config_["architectures"] = {"Gemma3ForConditionalGeneration"};
+          }) == want);
+  }
+}
+
+TEST_CASE("layers of a GGUF that predict further tokens are left out") {
+  const std::vector<float> want = edited_logits("qwen3_5/qwen35.gguf", keep);
+  CHECK(edited_logits("qwen3_5/qwen35.gguf", [](EditedCheckpoint& e) {
+          const auto depth = e.config_["qwen35.block_count"].get<int>();
+          e.config_["qwen35.block_count"] = depth + 1;
+          e.config_["qwen35.nextn_predict_layers"] = 1;
+          for (const char* end : {".attn_norm.weight", ".nextn.eh_proj.weight"}) {
+            const std::string name = "blk." + std::to_string(depth) + end;
+            (e.weights_[name] = e.weights_.begin()->second).name = name;
+          }
+        }) == want);
+}
+
+TEST_CASE("keys of a GGUF say what those of Hugging Face say") {
+  struct Pair {
+    const char *folder, *file;
+    Json of_folder, of_file;
+  };
+  const Pair pairs[] = {
+      {"gemma3-old",
+       "gemma3-old/gemma3.gguf",
+       {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}},
+       {{"gemma3.rope.scaling.type", "linear"}, {"gemma3.rope.scaling.factor", 8.0}}},
+      {"gemma3-old",
+       "gemma3-old/gemma3.gguf",
+       {{"rope_local_base_freq", 500.0}},
+       {{"gemma3.rope.freq_base_swa", 500.0}}},
+      {"qwen3-moe",
+       "qwen3-moe/qwen3moe.gguf",
+       {{"norm_topk_prob", false}},
+       {{"qwen3moe.expert_weights_norm", false}}},
+  };
+  for (const Pair& pair : pairs) {
+    CAPTURE(pair.of_file.dump());
+    const auto with = [](const char* name, const Json& changes) {
+      return edited_logits(name, [&](EditedCheckpoint& e) { e.config_.update(changes); });
+    };
+    const float std = tiny::expected(pair.folder).std;
+    const std::vector<float> want = with(pair.folder, pair.of_folder);
+    CHECK(worst(with(pair.file, pair.of_file), want, std) < 1e-4);
+    CHECK(worst(edited_logits(pair.file, keep), want, std) > 1e-2);
+  }
+  const auto scaled = [](double scale) {
+    return edited_logits("qwen3-moe/qwen3moe.gguf",
+                         [&](EditedCheckpoint& e) { e.config_["qwen3moe.expert_weights_scale"] = scale; });
+  };
+  const std::vector<float> want = edited_logits("qwen3-moe/qwen3moe.gguf", keep);
+  CHECK(scaled(0.0) == want);  // what converters write where there is none
+  CHECK(worst(scaled(2.5), want, 1.0f) > 0.1);
+}
+
 TEST_CASE("every number of an architecture shows in the logits") {
   struct Change {
     const char* file;
