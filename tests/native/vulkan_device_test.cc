@@ -10,6 +10,8 @@
 #include <set>
 
 #include "device_rig.h"
+#include "model/model.h"
+#include "tiny_models.h"
 
 using namespace vllm;
 using namespace vllm::test;
@@ -291,6 +293,7 @@ TEST_CASE("a weight in several buffers gives what it gives in one") {
         Device& device = *devices[d];
         Rig rig(device);
         const auto packed = device.pack(weights.view, false);
+        CHECK(packed->bytes == device.packed_bytes(weights.view, false));
         const DeviceWeight* const list[] = {packed.get(), packed.get()};
         const Tensor out = rig.tensor(rows, 2 * outputs, {}, 2), bias = rig.tensor(1, 2 * outputs, {}),
                      looked_up = rig.tensor(rows, cols, {});
@@ -308,6 +311,28 @@ TEST_CASE("a weight in several buffers gives what it gives in one") {
     }
     const Weights wide(Format::F32, 2, 2000, 1);
     CHECK_THROWS_AS(parted.pack(wide.view, false), Error);
+  }
+}
+
+TEST_CASE("experts are refused before they are packed when a matrix of theirs takes more than one buffer") {
+  for (const std::string& path :
+       {tiny::folder("qwen3-moe"), FIXTURES + std::string("/llama_cpp/qwen3moe.gguf")}) {
+    CAPTURE(path);
+    const auto checkpoint = Checkpoint::open(path);
+    size_t most = 0;  // of a matrix
+    VulkanDevice plenty("vulkan");
+    for (const auto& [name, weight] : checkpoint->weights()) {
+      if (name.find("exps") == std::string::npos && name.find(".experts.") == std::string::npos) continue;
+      WeightView view = weight.view();
+      if (weight.shape.size() == 3) view.rows /= weight.shape[0];
+      most = std::max(most, plenty.packed_bytes(view, false));
+    }
+    REQUIRE(most > 0);
+    VulkanDevice enough("vulkan", {}, most), less("vulkan", {}, most - 1);
+    Model::open(*checkpoint, enough);
+    CHECK_THROWS_WITH_AS(Model::open(*checkpoint, less),
+                         doctest::Contains(vllm::format("has at most %zu in one buffer", most - 1).c_str()),
+                         Error);
   }
 }
 

@@ -198,7 +198,7 @@ class Device {
   virtual bool is_cpu() const { return false; }  // the fast CPU device, which others are held against
   virtual size_t available_memory() const = 0;   // bytes that could be allocated now
   /// Bytes that one buffer can have, however much memory is free. The keys of a layer are in one, so are its
-  /// values, the inputs of its convolution and its matrices.
+  /// values, the inputs of its convolution, its matrices of state and each matrix of an expert.
   virtual size_t largest_buffer() const { return std::numeric_limits<size_t>::max(); }
   /// Throws Error(ModelLoad) with what was needed and what is there when memory is short.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;

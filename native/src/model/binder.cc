@@ -101,7 +101,13 @@ std::unique_ptr<DeviceWeight> Binder::matrix(const std::string& name, int64_t ro
                                              bool lookup_only, const std::vector<int32_t>& order) {
   const Weight* weight = take(name + ".weight", rows, cols);
   if (weight == nullptr) return nullptr;
-  return pack(*weight, order.empty() || dry_ ? weight->view() : reordered(*weight, order), lookup_only);
+  return pack(*weight, order.empty() || dry_ ? weight->view() : reordered(*weight, order),
+              lookup_only ? Use::Lookup : Use::Product);
+}
+
+std::unique_ptr<DeviceWeight> Binder::expert(const std::string& name, int64_t rows, int64_t cols) {
+  const Weight* weight = take(name + ".weight", rows, cols);
+  return weight == nullptr ? nullptr : pack(*weight, weight->view(), Use::Expert);
 }
 
 std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int64_t rows, int64_t cols) {
@@ -115,7 +121,7 @@ std::unique_ptr<DeviceWeight> Binder::exact_matrix(const std::string& name, int6
     for (int64_t r = 0; r < rows; ++r) view.decode_row(r, values->data() + r * cols);
     view = {Format::F32, rows, cols, reinterpret_cast<const uint8_t*>(values->data()), values};
   }
-  return pack(*weight, view, false);
+  return pack(*weight, view, Use::Product);
 }
 
 std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index, int64_t first,
@@ -143,15 +149,20 @@ std::unique_ptr<DeviceWeight> Binder::stacked(const Stack& stack, int64_t index,
     view.scale =
         std::make_shared<const std::vector<float>>(view.scale->begin() + at, view.scale->begin() + at + rows);
   view.rows = rows;
-  return pack(*weight, view, false);
+  return pack(*weight, view, Use::Expert);
 }
 
-std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightView& view, bool lookup_only) {
+std::unique_ptr<DeviceWeight> Binder::pack(const Weight& weight, const WeightView& view, Use use) {
+  const bool lookup_only = use == Use::Lookup;
   // What is read of the file are as many of its rows as there are in the view.
   const size_t bytes =
       weight.bytes / static_cast<size_t>(weight.view().rows) * static_cast<size_t>(view.rows);
   if (dry_) {
-    weight_bytes_ += device_.packed_bytes(view, lookup_only);
+    const size_t needed = device_.packed_bytes(view, lookup_only), most = device_.largest_buffer();
+    if (use == Use::Expert && needed > most)
+      fail_load("%s: the matrices of experts in %s need %zu bytes each, %s has at most %zu in one buffer",
+                checkpoint_.path().c_str(), weight.name.c_str(), needed, device_.description().c_str(), most);
+    weight_bytes_ += needed;
     count(bytes);
     return nullptr;
   }

@@ -40,9 +40,12 @@ class Binder {
   std::unique_ptr<Vector> norm(const std::string& name, int64_t count, float scale = 1);
   std::unique_ptr<DeviceWeight> matrix(const std::string& name, int64_t rows, int64_t cols, bool lookup_only,
                                        const std::vector<int32_t>& order = {});
+  /// A matrix of one expert, as a tensor of its own. In the dry run one that is larger than a buffer of the
+  /// device is refused, here and in stacked().
+  std::unique_ptr<DeviceWeight> expert(const std::string& name, int64_t rows, int64_t cols);
   /// A matrix for products that must not round their inputs: F32 whatever the file has.
   std::unique_ptr<DeviceWeight> exact_matrix(const std::string& name, int64_t rows, int64_t cols);
-  /// Rows [first, first + rows) of matrix `index` of a stack.
+  /// Rows [first, first + rows) of matrix `index` of a stack of experts.
   std::unique_ptr<DeviceWeight> stacked(const Stack& stack, int64_t index, int64_t first, int64_t rows);
   /// The parts stacked by rows, with the biases that exist, or all of them if `bias_needed`.
   Linear linear(const std::vector<Part>& parts, int64_t cols, bool bias_needed);
@@ -62,8 +65,10 @@ class Binder {
   size_t file_bytes() const { return progress_.done_bytes(); }  // read of the files, or to be read
 
  private:
+  enum class Use { Product, Lookup, Expert };
+
   const Weight* take(const std::string& name, int64_t rows, int64_t cols);
-  std::unique_ptr<DeviceWeight> pack(const Weight& weight, const WeightView& view, bool lookup_only);
+  std::unique_ptr<DeviceWeight> pack(const Weight& weight, const WeightView& view, Use use);
   void count(size_t bytes);
   void refuse_missing() const;
   void refuse_unused() const;

@@ -74,9 +74,9 @@ class Experts : public Sublayer {
         weights_.push_back(binder.stacked(fused ? gate_up : up, e, fused ? inner : 0, inner));
         weights_.push_back(binder.stacked(down, e, 0, hidden_));
       } else {
-        weights_.push_back(binder.matrix(names[0], inner, hidden_, false));
-        weights_.push_back(binder.matrix(names[1], inner, hidden_, false));
-        weights_.push_back(binder.matrix(names[2], hidden_, inner, false));
+        weights_.push_back(binder.expert(names[0], inner, hidden_));
+        weights_.push_back(binder.expert(names[1], inner, hidden_));
+        weights_.push_back(binder.expert(names[2], hidden_, inner));
       }
       const size_t end = weights_.size();
       experts_.push_back({weights_[end - 3].get(), weights_[end - 2].get(), weights_[end - 1].get()});

@@ -17,8 +17,8 @@ constexpr size_t kMostPartBytes = (size_t{1} << 33) - 4096;  // shaders count 2^
 
 VulkanDevice::VulkanDevice(std::string_view name, std::string_view features, size_t most_part_bytes)
     : context_(name, features),
-      most_part_bytes_(most_part_bytes ? static_cast<int64_t>(most_part_bytes)
-                                       : static_cast<int64_t>(largest_buffer())),
+      most_part_bytes_(static_cast<int64_t>(
+          most_part_bytes ? most_part_bytes : std::min(gpu().max_allocation, kMostPartBytes))),
       memory_(context_),
       pipelines_(context_),
       arenas_{Arena(memory_), Arena(memory_)},
@@ -63,7 +63,7 @@ Range VulkanDevice::scratch(size_t bytes) {
   return scratch_;
 }
 
-size_t VulkanDevice::largest_buffer() const { return std::min(gpu().max_allocation, kMostPartBytes); }
+size_t VulkanDevice::largest_buffer() const { return static_cast<size_t>(most_part_bytes_); }
 
 std::unique_ptr<Buffer> VulkanDevice::allocate(size_t bytes) {
   return std::make_unique<VulkanBuffer>(*this, bytes);

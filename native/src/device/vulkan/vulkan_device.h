@@ -37,6 +37,7 @@ class VulkanDevice final : public Device {
   void read(const Tensor& src, float* dst) override;
   void read_largest(const Tensor& src, int count, RankedValue* dst) override;
   std::unique_ptr<DeviceWeight> pack(const WeightView& weight, bool lookup_only) override;
+  size_t packed_bytes(const WeightView& weight, bool lookup_only) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override;
   std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override;
   void copy_state(StateCache& cache, int from, int to) override;
@@ -107,6 +108,8 @@ class VulkanDevice final : public Device {
   /// Host memory that shaders read until the step after the next begins.
   Range for_step(size_t bytes) { return arenas_[step_].take(bytes); }
   uint64_t for_step(std::span<const int32_t> values);
+  /// Of a weight that may lie in several buffers, those in each but the last.
+  int64_t part_rows(const WeightView& weight) const;
   void upload_grids();
   uint64_t rope_table(const RopeSpec& rope);
   uint64_t kv_slots(int block_size);

@@ -15,7 +15,24 @@ namespace {
 constexpr int64_t kPieceBytes = 4 << 20;  // uploaded at once
 constexpr int64_t kSlackBytes = 128;      // shaders may read a little beyond a row
 
+/// Of a row on the device: whole words.
+int64_t padded_bytes(const WeightView& view) { return (row_bytes(view.format, view.cols) + 3) / 4 * 4; }
+
 }  // namespace
+
+int64_t VulkanDevice::part_rows(const WeightView& view) const {
+  const int64_t padded = padded_bytes(view), most = most_part_bytes_ - kSlackBytes;
+  if (padded > most)
+    fail_load("A row of %lld bytes is more than the Vulkan device holds in one piece (%lld bytes).",
+              static_cast<long long>(padded), static_cast<long long>(most));
+  return std::min(view.rows, most / padded);
+}
+
+size_t VulkanDevice::packed_bytes(const WeightView& view, bool) const {
+  const int64_t rows = part_rows(view), parts = (view.rows + rows - 1) / rows;
+  const size_t scale = view.scale ? view.scale->size() : 0, order = view.order ? view.order->size() : 0;
+  return static_cast<size_t>(view.rows * padded_bytes(view) + parts * kSlackBytes) + (scale + order) * 4;
+}
 
 /// Those of base/iq_grids.h, in the order of parameters.h.
 void VulkanDevice::upload_grids() {
@@ -38,13 +55,9 @@ std::unique_ptr<DeviceWeight> VulkanDevice::pack(const WeightView& view, bool) {
   weight->format = view.format;
   weight->rows = view.rows;
   weight->cols = view.cols;
-  const int64_t bytes = row_bytes(view.format, view.cols), padded = (bytes + 3) / 4 * 4;
+  const int64_t bytes = row_bytes(view.format, view.cols), padded = padded_bytes(view);
   weight->row_words = static_cast<int32_t>(padded / 4);
-  const int64_t most = most_part_bytes_ - kSlackBytes;
-  const int64_t part_rows = std::min(view.rows, most / padded);
-  if (part_rows == 0)
-    fail_load("A row of %lld bytes is more than the Vulkan device holds in one piece (%lld bytes).",
-              static_cast<long long>(bytes), static_cast<long long>(most));
+  const int64_t part_rows = this->part_rows(view);
   if (view.rows > static_cast<int64_t>(context_.total_memory()) / padded)
     fail_load("A weight of %lld x %lld in %s is more than all memory of the Vulkan device (%.0f MB).",
               static_cast<long long>(view.rows), static_cast<long long>(view.cols), name,
