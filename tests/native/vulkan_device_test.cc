@@ -387,9 +387,21 @@ TEST_CASE("pipelines are kept on disk, and a damaged file does no harm") {
   const std::filesystem::path file = files()[0];
   CHECK(std::filesystem::file_size(file) > 0);
   compute();
-  for (const char* content : {"", "no cache", "\x20\0\0\0\x01\0\0\0"}) {
-    std::ofstream(file, std::ios::binary) << content;
+  const auto content = [&] {
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string whole = content();
+  std::string header_alone = whole, byte_more = whole;  // right is the header
+  header_alone.resize(sizeof(VkPipelineCacheHeaderVersionOne));
+  byte_more.insert(header_alone.size(), "x");
+  REQUIRE(whole.size() > header_alone.size());
+  for (const std::string& damaged : {std::string(), std::string("no cache"), header_alone, byte_more,
+                                     whole.substr(0, whole.size() - 1), "x" + whole.substr(1)}) {
+    CAPTURE(damaged.size());
+    std::ofstream(file, std::ios::binary) << damaged;
     compute();
+    CHECK(content() != damaged);  // it was not taken for a cache
   }
   CHECK(files().size() == 1);
   std::filesystem::remove_all(folder);

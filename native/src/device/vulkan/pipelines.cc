@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +26,14 @@ constexpr Code kCode[] = {
 #undef VLLM_SHADER
 };
 
+/// FNV-1a, the last bytes of the file: drivers check the header of what they get, not what is behind it.
+std::string checksum(std::string_view data) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : data) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return {reinterpret_cast<const char*>(&hash), sizeof hash};
+}
+constexpr size_t kChecksumBytes = sizeof(uint64_t);
+
 }  // namespace
 
 Pipelines::Pipelines(const Context& context) : context_(context) {
@@ -40,6 +49,9 @@ Pipelines::Pipelines(const Context& context) : context_(context) {
   if (const std::string path = cache_path(); !path.empty()) {
     std::ifstream file(path, std::ios::binary);
     saved.assign(std::istreambuf_iterator<char>(file), {});
+    const size_t bytes = saved.size() - std::min(saved.size(), kChecksumBytes);
+    const bool whole = saved.substr(bytes) == checksum(std::string_view(saved).substr(0, bytes));
+    saved.resize(whole ? bytes : 0);
   }
   // The driver checks the header, which names device and driver version, and starts empty when it is
   // another's.
@@ -61,10 +73,10 @@ Pipelines::~Pipelines() {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
     const std::string fresh = path + format(".%d", static_cast<int>(getpid()));
-    if (vk.vkGetPipelineCacheData(context_.device(), cache_, &bytes, data.data()) == VK_SUCCESS &&
-        std::ofstream(fresh, std::ios::binary)
-            .write(data.data(), static_cast<std::streamsize>(bytes))
-            .flush())
+    const bool complete =
+        vk.vkGetPipelineCacheData(context_.device(), cache_, &bytes, data.data()) == VK_SUCCESS;
+    data.resize(bytes);
+    if (complete && (std::ofstream(fresh, std::ios::binary) << data << checksum(data)).flush())
       std::filesystem::rename(fresh, path, error);
   }
   for (const auto& [key, pipeline] : pipelines_) vk.vkDestroyPipeline(context_.device(), pipeline, nullptr);
