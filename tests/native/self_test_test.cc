@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "all_devices.h"
 #include "base/error.h"
 #include "device/reference/reference_device.h"
 #include "model/model.h"
@@ -65,6 +66,7 @@ class Faulty final : public ReferenceDevice {
                const Tensor& x, const Tensor& logits, bool accumulate, const Tensor& out) override {
     ReferenceDevice::experts(router, experts, act, x, logits, accumulate, out);
     spoil("experts", out);
+    spoil(std::string("experts ") + format_info(experts[0].gate->format).name, out);
   }
   void add_gated_rows(const Tensor& x, const Tensor& gate, const Tensor& out) override {
     ReferenceDevice::add_gated_rows(x, gate, out);
@@ -100,9 +102,9 @@ class Faulty final : public ReferenceDevice {
 std::string verdict_of(const std::string& path, Device& device) {
   const auto checkpoint = Checkpoint::open(path);
   const auto cpu = make_cpu_device(2);
-  const auto opened = Model::open(*checkpoint, *cpu);
+  const auto model = Model::load(*checkpoint, device);
   try {
-    self_test(*checkpoint, opened->spec(), KvFormat::BF16, 32, device, *cpu);
+    self_test(*checkpoint, *model, KvFormat::BF16, 32, device, *cpu);
   } catch (const Error& error) {
     CHECK(error.status() == Status::ModelLoad);
     return error.message();
@@ -142,7 +144,7 @@ TEST_CASE("a device with an operation that is wrong is refused, by its name") {
       {"qwen3_5-moe", "causal_conv", "gated DeltaNet"},
       {"qwen3_5-moe", "delta_rule", "gated DeltaNet"},
       {"qwen3_5-moe", "experts", "a mixture of experts"},
-      {"qwen3_5-moe", "add_gated_rows", "a mixture of experts"},
+      {"qwen3_5-moe", "add_gated_rows", "rows of a shared expert"},
   };
   for (const auto& c : cases) {
     CAPTURE(c.operation);
@@ -153,9 +155,15 @@ TEST_CASE("a device with an operation that is wrong is refused, by its name") {
   }
 }
 
-TEST_CASE("a device is refused for what goes wrong with many rows, or behind many tokens, alone") {
+TEST_CASE("a device is refused for what goes wrong with many rows, one, or behind many tokens, alone") {
   Faulty many("rms_norm", [](const StepBatch& batch) { return batch.rows() > 8; });
   CHECK(verdict("llama", many).find("of 40 rows") != std::string::npos);
+  const auto one_row = [](const StepBatch& batch) { return batch.rows() == 1; };
+  for (const char* operation : {"rms_norm", "matmul F32", "attention"}) {
+    CAPTURE(operation);
+    Faulty one(operation, one_row);
+    CHECK(verdict("llama", one).find("of 1 row ") != std::string::npos);
+  }
   Faulty late("attention", [](const StepBatch& batch) { return batch.positions[0] > 256; });
   CHECK(verdict("llama", late).find("attention behind 600 tokens") != std::string::npos);
 }
@@ -171,5 +179,35 @@ TEST_CASE("each format of a model is tried, those of stacked experts alone too")
     CAPTURE(format);
     Faulty device("matmul " + format, always);
     CHECK(verdict_of(path, device).find(" of " + format + " of 5 rows") != std::string::npos);
+  }
+}
+
+TEST_CASE("experts are tried in each format that they have, with one row and with several") {
+  const std::string path = std::string(FIXTURES) + "/llama_cpp/qwen3moe.gguf";
+  const auto checkpoint = Checkpoint::open(path);
+  std::set<std::string> formats;
+  for (const auto& [name, weight] : checkpoint->weights())
+    if (name.find("ffn_gate_exps") != std::string::npos) formats.insert(format_info(weight.format).name);
+  REQUIRE(formats.size() >= 2);
+  for (const std::string& format : formats) {
+    CAPTURE(format);
+    for (const int rows : {5, 40, 1}) {
+      CAPTURE(rows);
+      Faulty device("experts " + format, [&](const StepBatch& batch) { return batch.rows() == rows; });
+      const std::string said = verdict_of(path, device);
+      CHECK_MESSAGE(said.find("a mixture of experts of layer ") != std::string::npos, said);
+      CHECK_MESSAGE(said.find(" in " + format + ", ") != std::string::npos, said);
+      CHECK_MESSAGE(said.find(vllm::format(" of %d row", rows)) != std::string::npos, said);
+    }
+  }
+}
+
+TEST_CASE("every device of this machine passes with experts of several formats") {
+  for (const char* model : {"qwen3moe", "qwen35moe"}) {
+    CAPTURE(std::string(model));
+    for (const test::TestDevice& each : test::all_devices()) {
+      CAPTURE(each.kind);
+      CHECK(verdict_of(std::string(FIXTURES) + "/llama_cpp/" + model + ".gguf", *each.device) == "");
+    }
   }
 }

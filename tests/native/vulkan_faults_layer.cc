@@ -1,4 +1,4 @@
-// A Vulkan layer that loses devices, runs out of memory and has small buffers when it is told to
+// A Vulkan layer that loses devices, runs out of memory, has small buffers and skips work when it is told to
 // (vulkan_faults.h), in front of whatever driver there is. A lost device stays lost; one that is opened after
 // it works.
 #include <vulkan/vk_layer.h>
@@ -21,6 +21,7 @@ struct Device {
   PFN_vkWaitForFences wait = nullptr;
   PFN_vkDeviceWaitIdle wait_idle = nullptr;
   PFN_vkAllocateMemory allocate = nullptr;
+  PFN_vkCmdDispatch dispatch = nullptr;
   VkDevice handle = VK_NULL_HANDLE;
   bool lost = false;
 
@@ -111,6 +112,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
   function(device.wait, "vkWaitForFences");
   function(device.wait_idle, "vkDeviceWaitIdle");
   function(device.allocate, "vkAllocateMemory");
+  function(device.dispatch, "vkCmdDispatch");
   device.handle = *handle;
   const std::lock_guard lock(mutex);
   devices[key(*handle)] = device;
@@ -151,13 +153,18 @@ VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice handle, const VkMemoryAllocateI
   return device_of(handle).allocate(handle, info, allocator, memory);
 }
 
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer commands, uint32_t x, uint32_t y, uint32_t z) {
+  if (!due(vulkan_faults.dispatches)) device_of(commands).dispatch(commands, x, y, z);
+}
+
 PFN_vkVoidFunction of_device(const char* name) {
   const std::pair<const char*, PFN_vkVoidFunction> own[] = {
       {"vkDestroyDevice", reinterpret_cast<PFN_vkVoidFunction>(destroy_device)},
       {"vkQueueSubmit", reinterpret_cast<PFN_vkVoidFunction>(submit)},
       {"vkWaitForFences", reinterpret_cast<PFN_vkVoidFunction>(wait)},
       {"vkDeviceWaitIdle", reinterpret_cast<PFN_vkVoidFunction>(wait_idle)},
-      {"vkAllocateMemory", reinterpret_cast<PFN_vkVoidFunction>(allocate)}};
+      {"vkAllocateMemory", reinterpret_cast<PFN_vkVoidFunction>(allocate)},
+      {"vkCmdDispatch", reinterpret_cast<PFN_vkVoidFunction>(dispatch)}};
   for (const auto& [known, function] : own)
     if (std::strcmp(known, name) == 0) return function;
   return nullptr;

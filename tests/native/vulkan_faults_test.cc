@@ -157,6 +157,21 @@ TEST_CASE("a device may be lost at any moment of a request and of a load") {
   CHECK(tokens(*Engine::load(config())).size() == 8);
 }
 
+TEST_CASE("a load fails on a device that computes otherwise than the CPU") {
+  VulkanFaults& fault = faults();
+  for (const int after : {0, 5, 20}) {
+    CAPTURE(after);
+    fault.dispatches = after;
+    Status status = Status::Ok;
+    const std::string error = load_error(&status);
+    CHECK(status == Status::ModelLoad);
+    CHECK(has(error, "vulkan"));
+    CHECK(has(error, "otherwise than the CPU"));
+  }
+  fault.none();
+  CHECK(tokens(*Engine::load(config())).size() == 8);
+}
+
 TEST_CASE(
     "memory that a device refuses fails the load with what was needed, what is free and what to lower") {
   VulkanFaults& fault = faults();

@@ -348,7 +348,7 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
     if (!layout.states.layers.empty())
       engine->state_cache_ = engine->device_->make_state_cache(layout.states);
     if (!engine->device_->is_cpu())
-      self_test(*checkpoint, spec, layout.kv.format, layout.kv.block_size, *engine->device_,
+      self_test(*checkpoint, model, layout.kv.format, layout.kv.block_size, *engine->device_,
                 *make_cpu_device(config.threads));
     compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get(), *engine->device_);
     engine->scheduler_ = std::make_unique<Scheduler>(schedule);

@@ -1,22 +1,28 @@
 #include "engine/self_test.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "model/binder.h"
 
 namespace vllm {
 namespace {
 
-// Of activations: of one sequence of so many tokens. Devices have kernels of their own for many rows.
-constexpr int kFewRows = 5, kManyRows = 40;
+// Of activations: of one sequence of so many tokens. Devices have kernels of their own for one row, for few
+// and for many.
+constexpr int kFewRows = 5, kManyRows = 40, kOneRow = 1;
 constexpr int kLongContext = 600;    // tokens: devices cut it into parts
 constexpr int64_t kWeightRows = 32;  // of each format
 constexpr int kLargest = 65;         // values of a row in order
+constexpr size_t kExperts = 4;       // packed for the CPU
 constexpr double kTolerance = 0.03;  // relative, in RMS; a CPU that rounds activations to int8 errs by 0.011
+constexpr double kExpertsTolerance =
+    1.5 * kTolerance;  // of two products in a row, whose errors are as squares
 
 /// Values in [-1, 1) that are the same everywhere.
 std::vector<float> values(int64_t count, uint32_t seed) {
@@ -83,10 +89,10 @@ class SelfTest {
   SelfTest(Device& device, Device& cpu, int block_size)
       : block_size(block_size), device_(device), cpu_(cpu) {}
 
-  /// With few and with many rows.
-  void compare(const std::string& what, const Run& run) {
-    for (const int rows : {kFewRows, kManyRows}) {
-      compare_on_both(format("%s of %d rows", what.c_str(), rows), [&](Device& device) {
+  void compare(const std::string& what, const Run& run, double tolerance = kTolerance) {
+    for (const int rows : {kFewRows, kManyRows, kOneRow}) {
+      const std::string sized = format("%s of %d %s", what.c_str(), rows, rows == 1 ? "row" : "rows");
+      compare_on_both(sized, tolerance, [&](Device& device) {
         Bench bench(device, rows);
         return step(bench, 0, run);
       });
@@ -95,7 +101,7 @@ class SelfTest {
 
   /// One row behind many, which `before` stores.
   void compare_next(const std::string& what, const Run& before, const Run& run) {
-    compare_on_both(what, [&](Device& device) {
+    compare_on_both(what, kTolerance, [&](Device& device) {
       Bench bench(device, kLongContext);
       step(bench, 0, before);
       bench.rows = 1;
@@ -123,16 +129,16 @@ class SelfTest {
 
  private:
   template <class Compute>
-  void compare_on_both(const std::string& what, const Compute& compute) {
+  void compare_on_both(const std::string& what, double tolerance, const Compute& compute) {
     const std::vector<float> want = compute(cpu_), got = compute(device_);
     double error = 0, size = 0;
     for (size_t i = 0; i < want.size(); ++i) {
       error += std::pow(static_cast<double>(got[i]) - want[i], 2);
       size += std::pow(static_cast<double>(want[i]), 2);
     }
-    if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= kTolerance))
+    if (const double apart = std::sqrt(error / std::max(size, 1e-30)); !(apart <= tolerance))
       fail_load("%s computes %s otherwise than the CPU: they are %.3g apart, at most %.3g are right.",
-                device_.description().c_str(), what.c_str(), apart, kTolerance);
+                device_.description().c_str(), what.c_str(), apart, tolerance);
   }
 
   std::vector<float> step(Bench& bench, int first, const Run& run) {
@@ -207,21 +213,23 @@ void test_attention(const ModelSpec& spec, KvFormat kv_format, SelfTest& test) {
   for (const int window : windows) {
     const std::string name = window > 0 ? format("attention over %d tokens", window) : "attention";
     attention.window = window;
-    KvCache* kv = nullptr;  // made with the first rows of a sequence, which are several
-    const Run store = [&](Bench& bench) {
-      if (bench.rows > 1) kv = &bench.keep(bench.device.make_kv_cache(cache));
+    KvCache* kv = nullptr;
+    const auto make = [&](Bench& bench) { kv = &bench.keep(bench.device.make_kv_cache(cache)); };
+    const auto store = [&](Bench& bench) {
       const Tensor k = bench.tensor(bench.rows, kv_cols, 6);
       bench.device.write_kv(*kv, 0, k, bench.tensor(bench.rows, kv_cols, 7));
       return k;
     };
-    const Run attend = [&](Bench& bench) {
+    const auto attend = [&](Bench& bench) {
       store(bench);
       const Tensor out = bench.tensor(bench.rows, q_cols, 5);
       bench.device.attention(*kv, 0, bench.tensor(bench.rows, q_cols, 8), attention, out);
       return out;
     };
-    test.compare(name, attend);
-    test.compare_next(format("%s behind %d tokens", name.c_str(), kLongContext), store, attend);
+    test.compare(name, [&](Bench& bench) { return make(bench), attend(bench); });
+    test.compare_next(
+        format("%s behind %d tokens", name.c_str(), kLongContext),
+        [&](Bench& bench) { return make(bench), store(bench); }, attend);
   }
 }
 
@@ -239,29 +247,61 @@ void test_delta_net(const DeltaNetSpec& spec, SelfTest& test) {
   });
 }
 
-void test_experts(const ModelSpec& spec, SelfTest& test) {
-  constexpr int64_t kHidden = 64, kInner = 32;
-  const int count = std::max(spec.experts.router.experts_per_row, 4);
-  const auto matrix = std::make_shared<std::vector<float>>(values(kHidden * kInner, 16));
-  const auto* bytes = reinterpret_cast<const uint8_t*>(matrix->data());
-  test.compare("a mixture of experts", [&](Bench& bench) {
-    const DeviceWeight* const in =
-        &bench.keep(bench.device.pack({Format::F32, kInner, kHidden, bytes, matrix}, false));
-    const DeviceWeight* const back =
-        &bench.keep(bench.device.pack({Format::F32, kHidden, kInner, bytes, matrix}, false));
-    const std::vector<ExpertWeights> list(static_cast<size_t>(count), {in, in, back});
-    const Tensor out = bench.tensor(bench.rows, kHidden, 17);
-    bench.device.experts(spec.experts.router, list, spec.activation, bench.tensor(bench.rows, kHidden, 18),
-                         bench.tensor(bench.rows, count, 19), true, out);
-    bench.device.add_gated_rows(bench.tensor(bench.rows, kHidden, 20), bench.tensor(bench.rows, 1, 21), out);
+/// With a few experts of each combination of formats, from one layer, in turn the experts that rows choose
+/// among: twice as many as one chooses.
+void test_experts(const Checkpoint& checkpoint, const Model& model, Device& cpu, SelfTest& test) {
+  struct Sample {
+    int layer;
+    std::vector<int> ids;
+  };
+  std::map<std::array<Format, 3>, Sample> samples;
+  const ModelSpec& spec = model.spec();
+  for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
+    const std::span<const ExpertWeights> experts = model.experts(layer);
+    for (size_t e = 0; e < experts.size(); ++e) {
+      const auto& [gate, up, down] = experts[e];
+      Sample& sample =
+          samples.try_emplace({gate->format, up->format, down->format}, Sample{layer, {}}).first->second;
+      if (sample.layer == layer && sample.ids.size() < kExperts) sample.ids.push_back(static_cast<int>(e));
+    }
+  }
+  const auto count =
+      static_cast<size_t>(std::min(spec.experts.count, 2 * spec.experts.router.experts_per_row));
+  for (const auto& [formats, sample] : samples) {
+    Binder binder(checkpoint, cpu, spec, false);
+    const auto on_cpu = bind_expert_weights(binder, spec, sample.layer, sample.ids);
+    const std::string name =
+        format("a mixture of experts of layer %d in %s, %s and %s", sample.layer,
+               format_info(formats[0]).name, format_info(formats[1]).name, format_info(formats[2]).name);
+    const Run run = [&](Bench& bench) {
+      std::vector<ExpertWeights> list;
+      for (size_t i = 0; i < count; ++i) {
+        const size_t e = i % sample.ids.size();
+        list.push_back(&bench.device != &cpu ? model.experts(sample.layer)[static_cast<size_t>(sample.ids[e])]
+                                             : ExpertWeights{on_cpu[3 * e].get(), on_cpu[3 * e + 1].get(),
+                                                             on_cpu[3 * e + 2].get()});
+      }
+      const Tensor out = bench.tensor(bench.rows, spec.hidden, 17);
+      bench.device.experts(spec.experts.router, list, spec.activation,
+                           bench.tensor(bench.rows, spec.hidden, 18),
+                           bench.tensor(bench.rows, static_cast<int64_t>(count), 19), false, out);
+      return out;
+    };
+    test.compare(name, run, kExpertsTolerance);
+  }
+  test.compare("rows of a shared expert", [&](Bench& bench) {
+    const Tensor out = bench.tensor(bench.rows, spec.hidden, 17);
+    bench.device.add_gated_rows(bench.tensor(bench.rows, spec.hidden, 20), bench.tensor(bench.rows, 1, 21),
+                                out);
     return out;
   });
 }
 
 }  // namespace
 
-void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_format, int block_size,
+void self_test(const Checkpoint& checkpoint, const Model& model, KvFormat kv_format, int block_size,
                Device& device, Device& cpu) {
+  const ModelSpec& spec = model.spec();
   SelfTest test(device, cpu, block_size);
   test_formats(checkpoint, test);
   test.compare("rms norms", [&](Bench& bench) {
@@ -287,7 +327,7 @@ void self_test(const Checkpoint& checkpoint, const ModelSpec& spec, KvFormat kv_
   };
   if (any(Mixer::Attention)) test_attention(spec, kv_format, test);
   if (any(Mixer::DeltaNet)) test_delta_net(spec.delta_net, test);
-  if (spec.experts.count > 0) test_experts(spec, test);
+  if (spec.experts.count > 0) test_experts(checkpoint, model, cpu, test);
 }
 
 }  // namespace vllm

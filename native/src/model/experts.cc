@@ -1,4 +1,6 @@
 // The mixture of experts as an MLP of a layer.
+#include <numeric>
+
 #include "model/binder.h"
 #include "model/sublayer.h"
 
@@ -21,11 +23,17 @@ class Experts : public Sublayer {
       : spec_(spec.experts), hidden_(spec.hidden), activation_(spec.activation) {
     const WeightNames& n = spec.names;
     router_ = binder.exact_matrix(layer_name(n.router, layer), spec_.count, hidden_);
-    bind_all(binder, n, layer);
+    std::vector<int> all(static_cast<size_t>(spec_.count));
+    std::iota(all.begin(), all.end(), 0);
+    weights_ = bind_expert_weights(binder, spec, layer, all);
+    for (size_t i = 0; i < weights_.size(); i += 3)
+      experts_.push_back({weights_[i].get(), weights_[i + 1].get(), weights_[i + 2].get()});
     if (spec_.shared_intermediate == 0) return;
     shared_router_ = binder.exact_matrix(layer_name(n.shared_router, layer), 1, hidden_);
     shared_ = bind_dense_mlp(binder, shared_part(spec), layer);
   }
+
+  std::span<const ExpertWeights> experts() const override { return experts_; }
 
   int64_t scratch_cols() const override {
     const int64_t shared =
@@ -52,37 +60,6 @@ class Experts : public Sublayer {
   }
 
  private:
-  void bind_all(Binder& binder, const WeightNames& n, int layer) {
-    const int64_t count = spec_.count, inner = spec_.intermediate;
-    const Binder::Stack gate{layer_name(n.experts_gate, layer), count, inner, hidden_},
-        up{layer_name(n.experts_up, layer), count, inner, hidden_},
-        gate_up{layer_name(n.experts_gate_up, layer), count, 2 * inner, hidden_},
-        down{layer_name(n.experts_down, layer), count, hidden_, inner};
-    const auto own = [&](const std::string& pattern, int e) {
-      return layer_name(layer_name(pattern, layer), e);
-    };
-    const bool fused = gate.name.empty() || binder.has(gate_up.name);
-    // Where the file has neither, what is missing is named in its usual spelling: stacked in a GGUF.
-    const bool stacked = binder.has(gate_up.name) || binder.has(gate.name) || binder.has(down.name) ||
-                         (!gate.name.empty() && !binder.has(own(n.expert_gate, 0) + ".weight"));
-    for (int e = 0; e < spec_.count; ++e) {
-      const std::string names[] = {own(n.expert_gate, e), own(n.expert_up, e), own(n.expert_down, e)};
-      if (stacked) {
-        for (const std::string& name : names)
-          if (binder.has(name + ".weight")) binder.fail_both(name + ".weight", down.name);
-        weights_.push_back(binder.stacked(fused ? gate_up : gate, e, 0, inner));
-        weights_.push_back(binder.stacked(fused ? gate_up : up, e, fused ? inner : 0, inner));
-        weights_.push_back(binder.stacked(down, e, 0, hidden_));
-      } else {
-        weights_.push_back(binder.expert(names[0], inner, hidden_));
-        weights_.push_back(binder.expert(names[1], inner, hidden_));
-        weights_.push_back(binder.expert(names[2], hidden_, inner));
-      }
-      const size_t end = weights_.size();
-      experts_.push_back({weights_[end - 3].get(), weights_[end - 2].get(), weights_[end - 1].get()});
-    }
-  }
-
   ExpertsSpec spec_;
   int64_t hidden_;
   Activation activation_;
@@ -93,6 +70,39 @@ class Experts : public Sublayer {
 };
 
 }  // namespace
+
+std::vector<std::unique_ptr<DeviceWeight>> bind_expert_weights(Binder& binder, const ModelSpec& spec,
+                                                               int layer, std::span<const int> ids) {
+  const WeightNames& n = spec.names;
+  const int64_t count = spec.experts.count, inner = spec.experts.intermediate, hidden = spec.hidden;
+  const Binder::Stack gate{layer_name(n.experts_gate, layer), count, inner, hidden},
+      up{layer_name(n.experts_up, layer), count, inner, hidden},
+      gate_up{layer_name(n.experts_gate_up, layer), count, 2 * inner, hidden},
+      down{layer_name(n.experts_down, layer), count, hidden, inner};
+  const auto own = [&](const std::string& pattern, int e) {
+    return layer_name(layer_name(pattern, layer), e);
+  };
+  const bool fused = gate.name.empty() || binder.has(gate_up.name);
+  // Where the file has neither, what is missing is named in its usual spelling: stacked in a GGUF.
+  const bool stacked = binder.has(gate_up.name) || binder.has(gate.name) || binder.has(down.name) ||
+                       (!gate.name.empty() && !binder.has(own(n.expert_gate, 0) + ".weight"));
+  std::vector<std::unique_ptr<DeviceWeight>> out;
+  for (const int e : ids) {
+    const std::string names[] = {own(n.expert_gate, e), own(n.expert_up, e), own(n.expert_down, e)};
+    if (stacked) {
+      for (const std::string& name : names)
+        if (binder.has(name + ".weight")) binder.fail_both(name + ".weight", down.name);
+      out.push_back(binder.stacked(fused ? gate_up : gate, e, 0, inner));
+      out.push_back(binder.stacked(fused ? gate_up : up, e, fused ? inner : 0, inner));
+      out.push_back(binder.stacked(down, e, 0, hidden));
+    } else {
+      out.push_back(binder.expert(names[0], inner, hidden));
+      out.push_back(binder.expert(names[1], inner, hidden));
+      out.push_back(binder.expert(names[2], hidden, inner));
+    }
+  }
+  return out;
+}
 
 std::unique_ptr<Sublayer> bind_experts(Binder& binder, const ModelSpec& spec, int layer) {
   return std::make_unique<Experts>(binder, spec, layer);

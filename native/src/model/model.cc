@@ -88,6 +88,10 @@ std::unique_ptr<Model> Model::load(const Checkpoint& checkpoint, Device& device,
   return model;
 }
 
+std::span<const ExpertWeights> Model::experts(int layer) const {
+  return layers_[static_cast<size_t>(layer)].mlp->experts();
+}
+
 void Model::bind(Binder& binder) {
   const WeightNames& n = spec_.names;
   layers_.clear();

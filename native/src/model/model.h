@@ -24,6 +24,8 @@ class Model {
   const ModelSpec& spec() const { return spec_; }
   std::vector<KvLayerSpec> kv_layers() const;      // of the attention layers
   std::vector<DeltaNetSpec> state_layers() const;  // of the layers with recurrent state
+  /// As packed; empty for a layer that has none.
+  std::span<const ExpertWeights> experts(int layer) const;
   size_t weight_bytes() const { return weight_bytes_; }
   /// Device memory of the activations of a step of `rows` rows, `logit_rows` of them with logits.
   size_t workspace_bytes(int rows, int logit_rows) const;

@@ -1,6 +1,7 @@
 // A layer's two halves (its mixer and its MLP) as the forward pass sees them, and what they are made of.
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "model/model_spec.h"
@@ -57,6 +58,8 @@ class Sublayer {
   virtual int64_t scratch_cols() const = 0;
   /// out = f(in), or out += f(in). in, out: [T, hidden], the same tensor or disjoint.
   virtual void run(const StepContext& step, const Tensor& in, bool accumulate, const Tensor& out) const = 0;
+  /// Of a mixture, as packed; empty for other sublayers.
+  virtual std::span<const ExpertWeights> experts() const { return {}; }
 };
 
 /// `kv_layer`: the layer's index among those that have keys and values.
@@ -67,5 +70,8 @@ std::unique_ptr<Sublayer> bind_delta_net(Binder& binder, const ModelSpec& spec, 
 std::unique_ptr<Sublayer> bind_dense_mlp(Binder& binder, const ModelSpec& spec, int layer);
 /// The mixture of spec.experts, and its shared expert if it has one.
 std::unique_ptr<Sublayer> bind_experts(Binder& binder, const ModelSpec& spec, int layer);
+/// Gate, up and down of each expert of `ids` in a layer that has experts.
+std::vector<std::unique_ptr<DeviceWeight>> bind_expert_weights(Binder& binder, const ModelSpec& spec,
+                                                               int layer, std::span<const int> ids);
 
 }  // namespace vllm
