@@ -511,6 +511,14 @@ const ExpertsCase kExpertsCases[] = {
     {6, 2, 64, 32, Format::Q8_0, Format::Q4_1, true, Activation::Silu, false, Format::F16},
 };
 
+// For kManyRowsOfFew rows, of which more than 64 fall to an expert in the mean: codes, floats and both.
+const ExpertsCase kFewExpertsCases[] = {
+    {4, 2, 256, 256, Format::Q8_0, Format::Q8_0, true},
+    {4, 2, 256, 256, Format::Q4_K, Format::Q6_K, true},
+    {4, 2, 256, 256, Format::BF16, Format::Q5_0, true},
+};
+constexpr int kManyRowsOfFew = 150;
+
 bool takes(const Candidate& candidate, const ExpertsCase& c) {
   return !candidate.variant || has_codes(c.gate) || has_codes(c.down);
 }
@@ -594,6 +602,7 @@ TEST_CASE("experts") {
   for (const ExpertsCase& c : kExpertsCases)
     for (int rows : {1, 3, 70})
       for (bool accumulate : {false, true}) experts_against_reference(c, rows, accumulate);
+  for (const ExpertsCase& c : kFewExpertsCases) experts_against_reference(c, kManyRowsOfFew, true);
 }
 
 TEST_CASE("experts in the formats that the other cases lack") {
@@ -637,22 +646,30 @@ TEST_CASE(
 }
 
 TEST_CASE("a mixture of experts of very many rows gives each the bits that it has among few, also in place") {
-  const int rows = 1300, piece = 325;
-  const ExpertsCase& c = kExpertsCases[3];
-  const ExpertsData data(c, rows);
-  for (const Candidate& candidate : candidates()) {
-    INFO(candidate.name);
-    std::vector<float> whole;
-    for (const bool accumulate : {true, false}) {
-      std::vector<float> want;
-      for (int at = 0; at < rows; at += piece) {
-        const auto got = data.run(*candidate.device, c, at, piece, accumulate);
-        want.insert(want.end(), got.begin(), got.end());
+  struct Run {
+    const ExpertsCase& c;
+    int rows, piece;
+  };
+  std::vector<Run> runs = {{kExpertsCases[3], 1300, 325}};
+  for (const ExpertsCase& c : kFewExpertsCases) runs.push_back({c, kManyRowsOfFew, 5});
+  for (const auto& [c, rows, piece] : runs) {
+    INFO(name_of(c));
+    const ExpertsData data(c, rows);
+    for (const Candidate& candidate : candidates()) {
+      if (!takes(candidate, c)) continue;
+      INFO(candidate.name);
+      std::vector<float> whole;
+      for (const bool accumulate : {true, false}) {
+        std::vector<float> want;
+        for (int at = 0; at < rows; at += piece) {
+          const auto got = data.run(*candidate.device, c, at, piece, accumulate);
+          want.insert(want.end(), got.begin(), got.end());
+        }
+        whole = data.run(*candidate.device, c, 0, rows, accumulate);
+        expect_equal(want, whole);
       }
-      whole = data.run(*candidate.device, c, 0, rows, accumulate);
-      expect_equal(want, whole);
+      expect_equal(whole, data.run(*candidate.device, c, 0, rows, false, true));
     }
-    expect_equal(whole, data.run(*candidate.device, c, 0, rows, false, true));
   }
 }
 
