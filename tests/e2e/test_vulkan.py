@@ -14,16 +14,23 @@ RMS = 0.3  # of gaps between two engines that each err by 0.15 (greedy.py): 0.21
 CAPITAL = said("The capital of France?", ("system", "Answer."), Grammar='root ::= "It is " [A-Z] [a-z]+ "."', Tokens=16)
 
 
+def runs_on(client, device):
+    """Status names the device beside what it holds."""
+    return any(name.startswith(f"on {device} (") for name in client.status()[1].breakdown)
+
+
 @pytest.fixture(scope="module")
 def vulkan(library, smollm2):
     """A client of a backend that holds SmolLM2 there."""
-    for device in library.machine()["devices"]:
-        if device["name"].startswith("vulkan") and not device["available"]:
-            if "not in this build" in device["reason"]:
-                pytest.skip("the library is built without its Vulkan device")
-            pytest.fail(f"no Vulkan device, mesa-vulkan-drivers has one: {device['reason']}", pytrace=False)
+    devices = [device for device in library.machine()["devices"] if device["name"].startswith("vulkan")]
+    if not any(device["available"] for device in devices):
+        reason = devices[0]["reason"]
+        if "not in this build" in reason:
+            pytest.skip("the library is built without its Vulkan device")
+        pytest.fail(f"no Vulkan device, mesa-vulkan-drivers has one: {reason}", pytrace=False)
     with Backend() as backend:
         backend.client.load(smollm2, engine_args={"device": "vulkan"})
+        assert runs_on(backend.client, "vulkan")
         yield backend.client
 
 
@@ -32,6 +39,7 @@ def test_greedy_tokens_equal_the_cpus_beside_a_chat_under_a_grammar(vulkan, smol
     prompts = {case["name"]: case["prompt"] for case in oracle["cases"] if case["name"] in NAMES}
     with Backend() as backend:
         backend.client.load(smollm2, engine_args={"device": "cpu"})
+        assert runs_on(backend.client, "cpu")
         cases = [case_of(backend.client, name, prompt, TOKENS) for name, prompt in prompts.items()]
     with ThreadPoolExecutor(len(cases) + 1) as pool:
         chat = pool.submit(lambda: joined(list(vulkan.stream(**CAPITAL))))
