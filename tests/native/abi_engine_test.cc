@@ -200,6 +200,11 @@ TEST_CASE("ABI LOAD-02 load reports the caller's errors and absent devices befor
     CHECK(vllm_ext_load(&params, settings, &engine) == VLLM_ERR_INVALID_ARGUMENT);
   }
   CHECK(vllm_ext_load(&params, nullptr, &engine) == VLLM_ERR_MODEL_LOAD);
+  params.device = 2;
+  CHECK(vllm_ext_load(&params, nullptr, &engine) == VLLM_ERR_MODEL_LOAD);
+  CHECK(last_error_has("the device CUDA is not in this build"));
+  CHECK(vllm_ext_load(&params, R"({"device": "cpu"})", &engine) == VLLM_ERR_MODEL_LOAD);
+  CHECK(last_error_has("/nowhere/at/all"));
 }
 
 TEST_CASE("ABI a KV cache of every format answers and takes the bytes it should") {

@@ -9,11 +9,13 @@ struct VulkanFaults {
   std::atomic<int> allocations{-1};    // then vkAllocateMemory is out of device memory
   std::atomic<int> short_submits{-1};  // then vkQueueSubmit is
   std::atomic<int> dispatches{-1};     // then vkCmdDispatch does nothing, and says nothing
+  std::atomic<bool> old{false};        // devices say that they have Vulkan 1.1
   std::atomic<int> lost{0};            // devices lost so far
   std::atomic<size_t> buffer{0};       // bytes that devices say they allow at once; 0: what they do
 
   void none() {
     submits = waits = allocations = short_submits = dispatches = -1;
     buffer = 0;
+    old = false;
   }
 };

@@ -88,6 +88,7 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
         function(instance, "vkGetPhysicalDeviceProperties2"));
   }
   next(physical, properties);
+  if (vulkan_faults.old) properties->properties.apiVersion = VK_API_VERSION_1_1;
   if (vulkan_faults.buffer == 0) return;
   for (auto* part = static_cast<VkBaseOutStructure*>(properties->pNext); part; part = part->pNext)
     if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES)

@@ -157,6 +157,32 @@ TEST_CASE("a device may be lost at any moment of a request and of a load") {
   CHECK(tokens(*Engine::load(config())).size() == 8);
 }
 
+TEST_CASE("a device that cannot be used is reported with the reason, and refused") {
+  VulkanFaults& fault = faults();
+  const auto devices = [] {
+    char* out = nullptr;
+    REQUIRE(vllm_ext_query(nullptr, R"({"query": "machine"})", &out) == VLLM_OK);
+    Json found = parse_json(out, "machine", Status::Unknown)["devices"];
+    vllm_string_free(out);
+    std::erase_if(found.get_ref<Json::array_t&>(),
+                  [](const Json& each) { return !each["name"].get<std::string>().starts_with("vulkan"); });
+    return found;
+  };
+  const Json usable = devices();
+  fault.old = true;
+  const Json unusable = devices();
+  REQUIRE(!usable.empty());
+  REQUIRE(unusable.size() == usable.size());
+  for (size_t i = 0; i < usable.size(); ++i) {
+    CHECK(usable[i]["available"] == true);
+    CHECK(usable[i].contains("description"));
+    CHECK(unusable[i]["name"] == usable[i]["name"]);
+    CHECK(unusable[i]["available"] == false);
+    CHECK(has(unusable[i]["reason"].get<std::string>(), "it has Vulkan 1.1, needed is 1.2"));
+  }
+  CHECK(has(load_error(), "it has Vulkan 1.1, needed is 1.2"));
+}
+
 TEST_CASE("a load fails on a device that computes otherwise than the CPU") {
   VulkanFaults& fault = faults();
   for (const int after : {0, 5, 20}) {

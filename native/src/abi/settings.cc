@@ -46,17 +46,16 @@ EngineConfig engine_config(const vllm_model_params& params) {
                   params.gpu_memory_utilization, config.memory_share);
 
   // Good values from here on; what follows depends on the build.
-  if (params.device == 2) fail_load("the device CUDA is not in this build, needed is auto or CPU");
   if (speculation) fail_load("speculative_config: speculative decoding is not in this build");
   if (transfer) fail_load("kv_transfer_config: KV connectors are not in this build");
-  if (offload) log_warning("offload_config: nothing is offloaded on a CPU device");
+  if (offload) log_warning("offload_config: nothing is offloaded in this build");
   const std::string template_path(text(params.tokenizer_config_path));
   std::error_code error;  // a name that no file can have
   if (!template_path.empty() && !std::filesystem::exists(template_path, error))
     fail_load("tokenizer_config_path: there is no file %s", quote(template_path, 4096).c_str());
 
   config.model_path = params.model_path;
-  config.device = params.device == 1 ? "cpu" : "auto";
+  config.device = params.device == 1 ? "cpu" : params.device == 2 ? "cuda" : "auto";
   if (params.block_size > 0) config.block_size = params.block_size;
   config.num_blocks = params.num_blocks;
   config.max_model_len = params.max_model_len;

@@ -28,13 +28,13 @@ std::string vulkan_features(std::string_view name) {
 #ifdef VLLM_VULKAN
   return vulkan::feature_names(vulkan::choose_gpu(*vulkan::Instance::open(), name).features);
 #else
-  (void)name;
-  return {};
+  fail_load("the device %s is not in this build, needed is auto or cpu", quote(name).c_str());
 #endif
 }
 
 std::unique_ptr<Device> make_device(std::string_view name, int threads) {
   if (name == "cpu") return make_cpu_device(threads);
+  if (name == "cuda") fail_load("the device CUDA is not in this build, needed is auto or CPU");
 #ifdef VLLM_VULKAN
   if (name == "auto") {
     const std::string gpu = vulkan::first_gpu();

@@ -283,6 +283,7 @@ std::unique_ptr<Device> make_device(std::string_view name, int threads);
 /// those that make it fast. Throws Error(InvalidArgument) for others, Error(ModelLoad) as make_device() does.
 std::unique_ptr<Device> make_vulkan_device(std::string_view name, std::string_view features = {});
 /// All features of the device `name` that kernels may use, with commas between; empty where there are none.
+/// Throws Error(ModelLoad) as make_device() does.
 std::string vulkan_features(std::string_view name);
 /// The GPUs and CPU drivers that Vulkan offers, one line each, in the order of "vulkan:N"; empty where there
 /// is no Vulkan.

@@ -1,5 +1,7 @@
 #include "serve/query.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/machine.h"
@@ -147,23 +149,30 @@ Json absent_device(const char* name, const char* title) {
   return {{"name", name}, {"available", false}, {"reason", format("this build has no %s device", title)}};
 }
 
-/// Why a device that is not there cannot be made.
-std::string fault_of(const char* device) {
+/// Why a Vulkan device cannot be used; empty when it can.
+std::string fault_of(const std::string& device) {
   try {
-    make_device(device, 1);
+    vulkan_features(device);
   } catch (const Error& error) {
     return error.message();
   }
-  return "it appeared just now";
+  return {};
 }
 
 Json devices() {
   Json out = Json::array({Json{{"name", "cpu"}, {"available", true}}});
   const std::vector<std::string> vulkan = vulkan_devices();
-  for (size_t i = 0; i < vulkan.size(); ++i)
-    out.push_back({{"name", format("vulkan:%zu", i)}, {"available", true}, {"description", vulkan[i]}});
-  if (vulkan.empty())
-    out.push_back({{"name", "vulkan"}, {"available", false}, {"reason", fault_of("vulkan")}});
+  for (size_t i = 0; i < std::max<size_t>(vulkan.size(), 1); ++i) {
+    const std::string name = vulkan.empty() ? "vulkan" : format("vulkan:%zu", i);
+    const std::string fault = fault_of(name);
+    Json device{{"name", name}, {"available", fault.empty()}};
+    if (fault.empty()) {
+      device["description"] = vulkan[i];
+    } else {
+      device["reason"] = fault;
+    }
+    out.push_back(std::move(device));
+  }
   out.push_back(absent_device("cuda", "CUDA"));
   out.push_back(absent_device("metal", "Metal"));
   return out;
