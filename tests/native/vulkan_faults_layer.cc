@@ -88,6 +88,7 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
         function(instance, "vkGetPhysicalDeviceProperties2"));
   }
   next(physical, properties);
+  if (vulkan_faults.discrete) properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
   if (vulkan_faults.old) properties->properties.apiVersion = VK_API_VERSION_1_1;
   if (vulkan_faults.buffer == 0) return;
   for (auto* part = static_cast<VkBaseOutStructure*>(properties->pNext); part; part = part->pNext)
@@ -100,6 +101,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
                                              const VkAllocationCallbacks* allocator, VkDevice* handle) {
   auto* link = link_of<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
   const auto next_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+  if (due(vulkan_faults.opens)) return VK_ERROR_INITIALIZATION_FAILED;
   Device device;
   device.next = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
   link->u.pLayerInfo = link->u.pLayerInfo->pNext;

@@ -199,6 +199,32 @@ TEST_CASE("a load fails on a device that computes otherwise than the CPU") {
 }
 
 TEST_CASE(
+    "a GPU that was not asked for makes way for the CPU when it does not open, fails or computes otherwise") {
+  VulkanFaults& fault = faults();
+  EngineConfig c = config();
+  c.device = "auto";
+  const auto on = [&] { return Engine::load(c)->info().device.substr(0, 6); };
+  fault.discrete = true;
+  CHECK(on() == "vulkan");
+  const std::pair<std::atomic<int>*, int> kinds[] = {
+      {&fault.opens, 0}, {&fault.dispatches, 0}, {&fault.submits, 0}, {&fault.waits, 3}, {&fault.waits, 40}};
+  for (const auto& [kind, after] : kinds) {
+    CAPTURE(after);
+    *kind = after;
+    const auto engine = Engine::load(c);
+    CHECK(engine->info().device.starts_with("cpu"));
+    CHECK(tokens(*engine).size() == 8);
+    *kind = after;
+    c.device = "vulkan";
+    CHECK_THROWS_AS(Engine::load(c), Error);
+    c.device = "auto";
+    *kind = -1;
+  }
+  c.model_path = "/nowhere";  // which is not the device's fault
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("/nowhere"), Error);
+}
+
+TEST_CASE(
     "memory that a device refuses fails the load with what was needed, what is free and what to lower") {
   VulkanFaults& fault = faults();
   int failed = 0;

@@ -1,5 +1,6 @@
 // Devices by name.
 #include "base/error.h"
+#include "base/log.h"
 #include "device/device.h"
 #ifdef VLLM_VULKAN
 #include "device/vulkan/vulkan_device.h"
@@ -39,7 +40,13 @@ std::unique_ptr<Device> make_device(std::string_view name, int threads) {
   if (name == "auto") {
     const std::string gpu = vulkan::first_gpu();
     if (gpu.empty()) return make_cpu_device(threads);
-    return make_vulkan_device(gpu);
+    try {
+      return make_vulkan_device(gpu);
+    } catch (const Error& error) {
+      if (error.status() == Status::InvalidArgument) throw;
+      log_warning("%s The CPU is used instead.", error.what());
+    }
+    return make_cpu_device(threads);
   }
   if (name == "vulkan" || name.starts_with("vulkan:")) return make_vulkan_device(name);
   fail_load("the device %s is unknown, needed is auto, cpu, vulkan or vulkan:N", quote(name).c_str());

@@ -275,8 +275,8 @@ std::unique_ptr<Device> make_reference_device();
 /// unavailable name throws Error(InvalidArgument).
 std::unique_ptr<Device> make_cpu_device(int threads, std::string_view isa = {});
 /// The device of a name: "cpu", "vulkan", "vulkan:N" (N counts the Vulkan devices from 0, GPUs with memory of
-/// their own first, CPU drivers last), or "auto": the first GPU, else the CPU. `threads` is for the CPU.
-/// Throws Error(ModelLoad) naming what there is when the device is not there or not in this build.
+/// their own first, CPU drivers last), or "auto": the first GPU if it opens, else the CPU. `threads` is for
+/// the CPU. Throws Error(ModelLoad) naming what there is when the device is not there or not in this build.
 std::unique_ptr<Device> make_device(std::string_view name, int threads);
 /// `name`: "vulkan" or "vulkan:N". `features` of Vulkan (vulkan/gpu.h) force which kernels are used: names
 /// that the device has, with commas between, or "none"; empty: the environment's VLLM_VULKAN_FEATURES, else

@@ -287,13 +287,44 @@ void compute_one_row(Model& model, KvCache& cache, StateCache* states, const Dev
               static_cast<double>(*first), static_cast<long long>(first - logits.begin()));
 }
 
+/// A device that does not compute as the CPU does.
+class UnfitDevice : public Error {
+  using Error::Error;
+};
+
+/// Throws UnfitDevice, unless the device is the CPU.
+void test_device(const Checkpoint& checkpoint, Model& model, KvCache& cache, StateCache* states,
+                 Device& device, int threads) {
+  if (device.is_cpu()) return compute_one_row(model, cache, states, device);
+  try {
+    self_test(checkpoint, model, cache.spec.format, cache.spec.block_size, device, *make_cpu_device(threads));
+    compute_one_row(model, cache, states, device);
+  } catch (const Error& error) {
+    throw UnfitDevice(error.status(), error.message());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
   check_config(config);
+  auto device = make_device(config.device, config.threads);
+  const bool replaceable = config.device == "auto" && !device->is_cpu();
+  try {
+    return load_on(std::move(device), config);
+  } catch (const Error& error) {
+    const bool unfit =
+        dynamic_cast<const UnfitDevice*>(&error) != nullptr || error.status() == Status::Runtime;
+    if (!replaceable || !unfit) throw;  // what is wrong with a file is so on every device
+    log_warning("%s The CPU is used instead.", error.what());
+  }
+  return load_on(make_cpu_device(config.threads), config);
+}
+
+std::unique_ptr<Engine> Engine::load_on(std::unique_ptr<Device> device, const EngineConfig& config) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Engine> engine(new Engine());
-  engine->device_ = make_device(config.device, config.threads);
+  engine->device_ = std::move(device);
   engine->checkpoint_ = Checkpoint::open(config.model_path);
   const Checkpoint* checkpoint = engine->checkpoint_.get();
   if (config.step_trace) {
@@ -347,10 +378,8 @@ std::unique_ptr<Engine> Engine::load(const EngineConfig& config) {
     engine->kv_cache_ = engine->device_->make_kv_cache(layout.kv);
     if (!layout.states.layers.empty())
       engine->state_cache_ = engine->device_->make_state_cache(layout.states);
-    if (!engine->device_->is_cpu())
-      self_test(*checkpoint, model, layout.kv.format, layout.kv.block_size, *engine->device_,
-                *make_cpu_device(config.threads));
-    compute_one_row(model, *engine->kv_cache_, engine->state_cache_.get(), *engine->device_);
+    test_device(*checkpoint, model, *engine->kv_cache_, engine->state_cache_.get(), *engine->device_,
+                config.threads);
     engine->scheduler_ = std::make_unique<Scheduler>(schedule);
     engine->sampler_ = std::make_unique<Sampler>(
         spec.vocab, std::min(spec.vocab, engine->tokenizer_->vocab_size()), engine->end_ids_);
