@@ -626,6 +626,7 @@ s.count("l", 3)
 "{:*^9}".format("mid")
 "{:d}".format("a")
 "%s and %s" % ("a", 1)
+"" % range(3)
 "%d%%" % 50
 "%s" % "x"
 "%s" % l
@@ -674,6 +675,7 @@ s|abs
 2.567|round(2, "floor")
 2.561|round(2, "ceil")
 2.5|round(method="ceil")
+-0.4|round(method="ceil")
 1234|round(-2)
 1250|round(-2)
 1350.0|round(-2)

@@ -177,7 +177,6 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
                          object.kind == Kind::Str || object.kind == Kind::Range;
   if (!is_sliced) rt.fail("a %s cannot be sliced.", type_name(object).c_str());
   for (const Value* bound : {&start, &stop, &step}) {
-    if (bound->is_undefined()) rt.fail_undefined(*bound);
     if (!bound->is_none() && !bound->is_integral()) {
       rt.fail("the bounds of a slice must be integers, not %s.", type_name(*bound).c_str());
     }

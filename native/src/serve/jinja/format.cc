@@ -283,7 +283,8 @@ Value format_percent(Runtime& rt, const Value& format_text_value, const Value& v
     if (out.size() > kMaxText) rt.fail("a text is longer than the %zu MiB that are allowed.", kMaxText >> 20);
   }
   if (!named && used < available && values.kind != Kind::Dict) {
-    const bool mapping = values.kind == Kind::List || values.kind == Kind::Undefined;
+    const bool mapping =
+        values.kind == Kind::List || values.kind == Kind::Range || values.kind == Kind::Undefined;
     if (!mapping) rt.fail("the format gets more values than it needs.");
   }
   return rt.copy_text(out, is_markup);

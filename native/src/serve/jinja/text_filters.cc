@@ -316,7 +316,9 @@ Value round_filter(Runtime& rt, const Value& input, const CallArguments& call) {
   const double scaled = binary(rt, BinaryOp::Multiply, input, power).as_double();
   if (!std::isfinite(scaled))
     rt.fail("round cannot take the %s of this number.", std::string(method).c_str());
-  return make_float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / power.as_double());
+  const double whole =
+      (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0;  // no -0: an int in Python
+  return make_float(whole / power.as_double());
 }
 
 constexpr FilterInfo kTable[] = {
