@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
+#include "file_writers.h"
 #include "model/model.h"
 #include "weights/checkpoint.h"
 
@@ -21,6 +23,39 @@ struct EditedCheckpoint : vllm::Checkpoint {
 
  private:
   bool gguf_;
+};
+
+/// The same weights as F32 or BF16, in a file of their own.
+struct ConvertedCheckpoint : EditedCheckpoint {
+  ConvertedCheckpoint(const vllm::Checkpoint& from, vllm::Format format, const vllm::test::TempDir& folder)
+      : EditedCheckpoint(from) {
+    const auto size = static_cast<size_t>(vllm::format_info(format).block_bytes);
+    std::string bytes;
+    std::vector<float> row;
+    for (const auto& [name, weight] : weights_) {
+      const vllm::WeightView view = weight.view();
+      row.resize(static_cast<size_t>(view.cols));
+      for (int64_t r = 0; r < view.rows; ++r) {
+        view.decode_row(r, row.data());
+        for (const float value : row)
+          bytes += format == vllm::Format::F32 ? vllm::test::raw(value)
+                                               : vllm::test::raw(vllm::f32_to_bf16(value));
+      }
+    }
+    const auto file = vllm::MappedFile::open(folder.write("weights", bytes));
+    const uint8_t* next = file->data();
+    for (auto& [name, weight] : weights_) {
+      const vllm::WeightView view = weight.view();
+      weight.format = format;
+      weight.data = next;
+      weight.bytes = static_cast<size_t>(view.rows * view.cols) * size;
+      weight.file = file;
+      weight.source = nullptr;
+      weight.scale = nullptr;
+      weight.order = nullptr;
+      next += weight.bytes;
+    }
+  }
 };
 
 /// "" when it loads.

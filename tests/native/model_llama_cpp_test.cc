@@ -8,7 +8,6 @@
 #include "all_devices.h"
 #include "base/mapped_file.h"
 #include "edited_checkpoint.h"
-#include "file_writers.h"
 #include "model_logits.h"
 #include "tiny_models.h"
 
@@ -47,32 +46,6 @@ void check_greedy(Model& model, Device& device, const Json& greedy, double tie) 
   }
 }
 
-/// The same weights in float32, in a file of their own.
-struct FloatCheckpoint : EditedCheckpoint {
-  FloatCheckpoint(const Checkpoint& from, const test::TempDir& folder) : EditedCheckpoint(from) {
-    std::vector<float> values;
-    for (const auto& [name, weight] : weights_) {
-      const WeightView view = weight.view();
-      for (int64_t row = 0; row < view.rows; ++row) {
-        values.resize(values.size() + static_cast<size_t>(view.cols));
-        view.decode_row(row, values.data() + values.size() - view.cols);
-      }
-    }
-    const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-    const auto file = MappedFile::open(folder.write("weights", bytes));
-    const uint8_t* next = file->data();
-    for (auto& [name, weight] : weights_) {
-      const WeightView view = weight.view();
-      weight.format = Format::F32;
-      weight.data = next;
-      weight.bytes = static_cast<size_t>(view.rows * view.cols) * sizeof(float);
-      weight.file = file;
-      weight.scale = nullptr;
-      next += weight.bytes;
-    }
-  }
-};
-
 struct Difference {
   Difference(const std::vector<float>& a, const std::vector<float>& b, double scale) {
     REQUIRE(a.size() == b.size());
@@ -102,7 +75,7 @@ void compare_quantised(const std::string& name) {
 
   const auto checkpoint = Checkpoint::open(kFolder + name + ".gguf");
   const test::TempDir folder;
-  const FloatCheckpoint in_float(*checkpoint, folder);
+  const ConvertedCheckpoint in_float(*checkpoint, Format::F32, folder);
   for (const auto& each : devices_and_reference()) {
     Device& device = *each.device;
     CAPTURE(each.kind);

@@ -232,6 +232,49 @@ TEST_CASE("logits agree with transformers in float32, whole and in chunks") {
   }
 }
 
+namespace {
+
+/// The error of a row in RMS, as the median over the rows of logits, [rows, vocab].
+double median_row_error(const std::vector<float>& got, const std::vector<float>& want, size_t rows,
+                        float scale) {
+  std::vector<double> errors;
+  const auto vocab = static_cast<ptrdiff_t>(want.size() / rows);
+  for (auto g = got.begin(), w = want.begin(); w != want.end(); g += vocab, w += vocab)
+    errors.push_back(rms({g, g + vocab}, {w, w + vocab}, scale));
+  std::nth_element(errors.begin(), errors.begin() + static_cast<ptrdiff_t>(rows / 2), errors.end());
+  return errors[rows / 2];
+}
+
+}  // namespace
+
+TEST_CASE("experts and hybrids in bfloat16 stay near their exact logits") {
+  // How far transformers' own run in bfloat16 is from its float32 run of the same weights. Single rows say
+  // little: an expert may be another, and the norm of what the first tokens of a DeltaNet read is that of
+  // next to nothing.
+  const std::pair<const char*, double> bounds[] = {
+      {"qwen3-moe", 0.0097}, {"qwen3_5", 0.0276}, {"qwen3_5-moe", 0.0168}};
+  for (const auto& [name, bound] : bounds) {
+    CAPTURE(std::string(name));
+    const tiny::Expected expected = tiny::expected(name);
+    const test::TempDir folder;
+    const ConvertedCheckpoint checkpoint(*Checkpoint::open(tiny::folder(name)), Format::BF16, folder);
+    const auto logits = [&](Device& device, int step = 0) {
+      return test::logits_of(*Model::load(checkpoint, device), device, expected.token_ids, step);
+    };
+    const std::vector<float> exact = logits(*make_reference_device());
+    for (const auto& [kind, device] : test::all_devices()) {
+      CAPTURE(kind);
+      const std::vector<float> whole = logits(*device);
+      if (kind == "avx512bf16" || kind == "amx" || kind == "neonbf16") {
+        CHECK(median_row_error(whole, exact, expected.token_ids.size(), expected.std) < bound);
+      } else {
+        CHECK(worst(whole, exact, expected.std) < 1e-3);
+      }
+      CHECK(logits(*device, 7) == whole);
+    }
+  }
+}
+
 TEST_CASE("a GGUF of Qwen3-Next may hold the input projections of DeltaNet as the fused matrix they were") {
   const tiny::Expected expected = tiny::expected("qwen3-next");
   const auto checkpoint = Checkpoint::open(tiny::folder("qwen3-next"));
