@@ -1,6 +1,8 @@
 #include "device/vulkan/pipelines.h"
 
+#define XXH_INLINE_ALL
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,13 +28,12 @@ constexpr Code kCode[] = {
 #undef VLLM_SHADER
 };
 
-/// FNV-1a, the last bytes of the file: drivers check the header of what they get, not what is behind it.
+/// The last bytes of the file: drivers check the header of what they get, not what is behind it.
 std::string checksum(std::string_view data) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : data) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  const XXH64_hash_t hash = XXH3_64bits(data.data(), data.size());
   return {reinterpret_cast<const char*>(&hash), sizeof hash};
 }
-constexpr size_t kChecksumBytes = sizeof(uint64_t);
+constexpr size_t kChecksumBytes = sizeof(XXH64_hash_t);
 
 }  // namespace
 
