@@ -189,8 +189,8 @@ TABLE: tuple[Option, ...] = (
            one_of("auto", "bf16", "f32", "q8_0"), target=SETTING),
     Option("device", "text", "auto",
            "Device that runs the model: cpu, vulkan or vulkan:N, the Nth one of Vulkan from 0, with GPUs of their own "
-           "memory first and drivers on the CPU last. auto: the first GPU if it opens and computes as the CPU does, "
-           "else the CPU.", text, target=SETTING),
+           "memory first and drivers on the CPU last. auto: the first GPU if it opens, has room for the weights and "
+           "computes as the CPU does, else the CPU.", text, target=SETTING),
     *(
         Option(name, "", "", "", text, aliases, VIDEO)
         for name, aliases in (

@@ -13,11 +13,12 @@ struct VulkanFaults {
   std::atomic<bool> discrete{false};   // devices say that they are GPUs with memory of their own
   std::atomic<bool> old{false};        // devices say that they have Vulkan 1.1
   std::atomic<int> lost{0};            // devices lost so far
+  std::atomic<size_t> heap{0};         // bytes that devices say each of their heaps has; 0: what they do
   std::atomic<size_t> buffer{0};       // bytes that devices say they allow at once; 0: what they do
 
   void none() {
     submits = waits = allocations = short_submits = dispatches = opens = -1;
-    buffer = 0;
+    buffer = heap = 0;
     discrete = old = false;
   }
 };

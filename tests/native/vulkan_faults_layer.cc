@@ -78,16 +78,30 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
   return result;
 }
 
+/// What is behind this layer.
+template <class Function>
+Function next_of(VkPhysicalDevice physical, const char* name) {
+  const std::lock_guard lock(mutex);
+  const auto& [instance, function] = instances.at(key(physical));
+  return reinterpret_cast<Function>(function(instance, name));
+}
+
+VKAPI_ATTR void VKAPI_CALL get_memory(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2* memory) {
+  next_of<PFN_vkGetPhysicalDeviceMemoryProperties2>(physical, "vkGetPhysicalDeviceMemoryProperties2")(
+      physical, memory);
+  if (vulkan_faults.heap == 0) return;
+  for (VkMemoryHeap& heap : memory->memoryProperties.memoryHeaps) heap.size = vulkan_faults.heap;
+  for (auto* part = static_cast<VkBaseOutStructure*>(memory->pNext); part; part = part->pNext)
+    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+      for (VkDeviceSize& budget :
+           reinterpret_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(part)->heapBudget)
+        budget = vulkan_faults.heap;
+}
+
 VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
                                           VkPhysicalDeviceProperties2* properties) {
-  PFN_vkGetPhysicalDeviceProperties2 next = nullptr;
-  {
-    const std::lock_guard lock(mutex);
-    const auto& [instance, function] = instances.at(key(physical));
-    next = reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(
-        function(instance, "vkGetPhysicalDeviceProperties2"));
-  }
-  next(physical, properties);
+  next_of<PFN_vkGetPhysicalDeviceProperties2>(physical, "vkGetPhysicalDeviceProperties2")(physical,
+                                                                                          properties);
   if (vulkan_faults.discrete) properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
   if (vulkan_faults.old) properties->properties.apiVersion = VK_API_VERSION_1_1;
   if (vulkan_faults.buffer == 0) return;
@@ -186,6 +200,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_function(VkInstance instan
       {"vkGetDeviceProcAddr", reinterpret_cast<PFN_vkVoidFunction>(get_device_function)},
       {"vkCreateInstance", reinterpret_cast<PFN_vkVoidFunction>(create_instance)},
       {"vkCreateDevice", reinterpret_cast<PFN_vkVoidFunction>(create_device)},
+      {"vkGetPhysicalDeviceMemoryProperties2", reinterpret_cast<PFN_vkVoidFunction>(get_memory)},
       {"vkGetPhysicalDeviceProperties2", reinterpret_cast<PFN_vkVoidFunction>(get_properties)}};
   for (const auto& [known, function] : own)
     if (std::strcmp(known, name) == 0) return function;

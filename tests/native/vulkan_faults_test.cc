@@ -199,7 +199,8 @@ TEST_CASE("a load fails on a device that computes otherwise than the CPU") {
 }
 
 TEST_CASE(
-    "a GPU that was not asked for makes way for the CPU when it does not open, fails or computes otherwise") {
+    "a GPU that was not asked for makes way for the CPU when it does not open, is too small, fails or "
+    "computes otherwise") {
   VulkanFaults& fault = faults();
   EngineConfig c = config();
   c.device = "auto";
@@ -220,6 +221,12 @@ TEST_CASE(
     c.device = "auto";
     *kind = -1;
   }
+  fault.heap = 1000;
+  CHECK(on().starts_with("cpu"));
+  c.device = "vulkan";
+  CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("or set device to cpu"), Error);
+  c.device = "auto";
+  fault.heap = 0;
   c.model_path = "/nowhere";  // which is not the device's fault
   CHECK_THROWS_WITH_AS(Engine::load(c), doctest::Contains("/nowhere"), Error);
 }

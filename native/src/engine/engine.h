@@ -82,9 +82,9 @@ class TracingDevice;
 class Engine {
  public:
   /// Loads a model and computes one row on its device, unless the configuration asks for the plan only: then
-  /// it takes no request. A GPU that was chosen automatically and fails, or computes otherwise than the CPU,
-  /// makes way for it with a warning. Throws Error(ModelLoad), or Error(InvalidArgument) for values that are
-  /// wrong whatever the model.
+  /// it takes no request. A GPU that was chosen automatically and is too small for the weights, fails, or
+  /// computes otherwise than the CPU, makes way for it with a warning. Throws Error(ModelLoad), or
+  /// Error(InvalidArgument) for values that are wrong whatever the model.
   static std::unique_ptr<Engine> load(const EngineConfig& config);
   /// Ends every request with an error and stops the thread.
   ~Engine();

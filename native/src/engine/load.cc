@@ -233,16 +233,22 @@ Layout plan_layout(const EngineConfig& config, const Model& model, size_t free_b
   return out;
 }
 
+/// A device that does not compute as the CPU does, or has too little memory for the weights.
+class UnfitDevice : public Error {
+  using Error::Error;
+};
+
 /// Refuses a model whose weights alone are more than there is, before the long work begins.
 void check_weights_fit(const Model& model, const Checkpoint& checkpoint, const Device& device) {
   const size_t available = device.available_memory();
   if (model.weight_bytes() <= available) return;
-  fail_load(
+  const std::string message = format(
       "the weights (%s, %s) need %.2f GB of memory and %.2f GB are free on %s: take a file of fewer bits a "
-      "weight, end what else uses the memory%s",
+      "weight, end what else uses the memory%s.",
       model.spec().architecture.c_str(), checkpoint.format_summary().c_str(),
       static_cast<double>(model.weight_bytes()) / 1e9, static_cast<double>(available) / 1e9,
       device.description().c_str(), device.is_cpu() ? "" : ", or set device to cpu");
+  throw UnfitDevice(Status::ModelLoad, message);
 }
 
 void log_load(const EngineInfo& info, const LoadPlan& plan, int state_checkpoints, double seconds) {
@@ -286,11 +292,6 @@ void compute_one_row(Model& model, KvCache& cache, StateCache* states, const Dev
     fail_load("The first step on %s gave %g as logit %lld.", device.description().c_str(),
               static_cast<double>(*first), static_cast<long long>(first - logits.begin()));
 }
-
-/// A device that does not compute as the CPU does.
-class UnfitDevice : public Error {
-  using Error::Error;
-};
 
 /// Throws UnfitDevice, unless the device is the CPU.
 void test_device(const Checkpoint& checkpoint, Model& model, KvCache& cache, StateCache* states,
