@@ -1,6 +1,7 @@
 #include "weights/gguf_checkpoint.h"
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -131,21 +132,14 @@ void GgufCheckpoint::take_tensors(GgufFile& part) {
 
 void GgufCheckpoint::join_scales() {
   size_t scaled_inputs = 0;
-  for (auto it = weights_.begin(); it != weights_.end();) {
-    const auto next = std::next(it);
-    for (const std::string_view ending : {".scale", ".input_scale"}) {
-      if (!it->first.ends_with(ending)) continue;
-      const auto of = weights_.find(it->first.substr(0, it->first.size() - ending.size()) + ".weight");
-      if (of == weights_.end()) continue;
-      if (ending == ".scale") {
-        of->second.scale = scale_of(of->second, it->second);
-      } else {
-        scaled_inputs++;
-      }
-      weights_.erase(it);
-      break;
+  for (auto& [name, weight] : weights_) {
+    if (!name.ends_with(".weight")) continue;
+    const std::string stem = name.substr(0, name.size() - std::strlen("weight"));
+    if (const auto scale = weights_.find(stem + "scale"); scale != weights_.end()) {
+      weight.scale = scale_of(weight, scale->second);
+      weights_.erase(scale);
     }
-    it = next;
+    scaled_inputs += weights_.erase(stem + "input_scale");
   }
   if (scaled_inputs > 0)
     quantisation_ = format("quantised inputs run weight-only (%zu weights)", scaled_inputs);
