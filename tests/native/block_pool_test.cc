@@ -131,6 +131,73 @@ TEST_CASE("look-up extends the given hashes and no further than it looks") {
   CHECK(hashes == before);
 }
 
+TEST_CASE("look-up of a part finds the block that begins most alike, the newest of as good ones") {
+  BlockPool pool(40, 8, true);
+  const auto part = [&](const BlockHash& parent, const std::vector<int32_t>& tokens) {
+    const BlockPool::Part found = pool.lookup_part(parent, tokens);
+    return std::pair(found.block, found.tokens);
+  };
+  const auto with = [](int shared, int32_t other) {
+    auto tokens = iota(8);
+    std::fill(tokens.begin() + shared, tokens.end(), other);
+    return tokens;
+  };
+  CHECK(part({}, iota(8)).second == 0);
+  const int32_t three = fill(pool, with(3, -1))[0], five = fill(pool, with(5, -2))[0],
+                also_five = fill(pool, with(5, -3))[0];
+  CHECK(part({}, iota(20)) == std::pair(also_five, 5));
+  CHECK(part({}, with(3, -1)) == std::pair(three, 8));
+  CHECK(part({}, iota(4)) == std::pair(also_five, 4));
+  CHECK(part({}, {}).second == 0);
+  CHECK(part({}, with(0, 9)).second == 0);
+  CHECK(part(hash_block({}, iota(8)), iota(8)).second == 0);
+  CHECK(part({}, with(5, -2)) == std::pair(five, 8));
+  pool.check_invariants(3);
+  for (int i = 0; i < 16; ++i) fill(pool, with(1, -10 - i));
+  CHECK(part({}, iota(20)).second == 1);  // older ones are not looked at
+  const std::vector<int32_t> all = [&] {
+    std::vector<int32_t> ids(19);
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+  }();
+  pool.free(all);
+  pool.check_invariants(0);
+  allocate(pool, 30);  // 21 never used, 9 of those freed, the last first
+  pool.check_invariants(30);
+  CHECK(pool.num_cached() == 10);
+  CHECK(part({}, iota(20)) == std::pair(also_five, 5));
+}
+
+TEST_CASE("the first tokens of a block that is not full are found, once, until it is used again") {
+  BlockPool pool(4, 8, true);
+  const auto tail = [&](const std::vector<int32_t>& tokens) {
+    const int32_t id = pool.allocate();
+    pool.publish_part(id, {}, tokens);
+    pool.free(std::vector{id});
+    pool.check_invariants(0);
+    return id;
+  };
+  const auto found = [&](const std::vector<int32_t>& tokens) {
+    const BlockPool::Part part = pool.lookup_part({}, tokens);
+    return std::pair(part.block, part.tokens);
+  };
+  const int32_t first = tail(iota(6));
+  CHECK(found(iota(8)) == std::pair(first, 6));
+  CHECK(lookup(pool, iota(9)).empty());
+  CHECK(pool.num_cached() == 0);
+  const int32_t second = tail(iota(7));
+  CHECK(found(iota(8)) == std::pair(second, 7));
+  const int32_t same = tail(iota(5));  // there is nothing new in it, so it is free to all
+  CHECK(pool.allocate() == same);
+  const auto all = allocate(pool, 2);  // one never used, then the tail freed longest ago
+  CHECK(all[1] == first);
+  CHECK(found(iota(8)) == std::pair(second, 7));
+  CHECK(pool.allocate() == second);
+  CHECK(found(iota(8)).second == 0);
+  pool.check_invariants(4);
+  CHECK_THROWS_AS(pool.publish_part(second, {}, iota(8)), Error);
+}
+
 TEST_CASE("the same tokens after another prefix are another block") {
   BlockPool pool(8, 4, true);
   fill(pool, {1, 1, 1, 1, 5, 5, 5, 5});

@@ -845,10 +845,11 @@ struct Piece {
 };
 
 /// Runs the steps on layer 1 of 2 and returns all rows of all sequences. Layer 0 is filled with other
-/// numbers.
+/// numbers. The last step comes after `before_last`.
 std::vector<float> run_attention(Device& device, const AttentionCase& c,
                                  const std::vector<Sequence>& sequences, int num_blocks,
-                                 const std::vector<std::vector<Piece>>& steps) {
+                                 const std::vector<std::vector<Piece>>& steps,
+                                 const std::function<void(KvCache&)>& before_last = {}) {
   Rig rig(device);
   KvCacheSpec spec;
   spec.layers = {{c.kv_heads, c.head_dim}, {c.kv_heads, c.head_dim}};
@@ -868,6 +869,7 @@ std::vector<float> run_attention(Device& device, const AttentionCase& c,
   std::vector<std::vector<float>> results;
   for (const Sequence& s : sequences) results.emplace_back(s.q.size());
   for (const std::vector<Piece>& step : steps) {
+    if (before_last && &step == &steps.back()) before_last(*cache);
     StepBatch batch;
     batch.seq_start = {0};
     std::vector<float> q, k, v;
@@ -1017,6 +1019,52 @@ TEST_CASE("attention is not touched by what a block held before") {
   }
 }
 
+TEST_CASE(
+    "a sequence goes on in a copy of the first tokens of another one's block, in one that was used too") {
+  for (const AttentionCase& c : {kAttentionCases[0], kAttentionCases[2], kAttentionCases[5],
+                                 kAttentionCases[9], kAttentionCases[13], kAttentionCases[15]}) {
+    INFO(name_of(c));
+    const int size = c.block_size, end = 2 * size + 3;
+    for (const int tokens : {1, 8, 13, size - 1, size}) {
+      CAPTURE(tokens);
+      const int shared = size + tokens;
+      int num_blocks;
+      auto sequences = make_sequences(c, {end, end, end}, &num_blocks);
+      auto &first = sequences[0], &second = sequences[1], &before = sequences[2];
+      const auto kv_cols = static_cast<size_t>(c.kv_heads) * c.head_dim, split = kv_cols * shared;
+      std::copy_n(second.k.begin(), split, first.k.begin());
+      std::copy_n(second.v.begin(), split, first.v.begin());
+      std::fill(first.k.begin() + split, first.k.end(), INFINITY);
+      std::fill(first.v.begin() + split, first.v.end(), NAN);
+      std::fill(before.v.begin(), before.v.end(), NAN);
+      std::vector<Device*> devices = {&reference()};
+      for (const Candidate& candidate : candidates())
+        if (takes(candidate, c)) devices.push_back(candidate.device.get());
+      for (Device* device : devices) {
+        INFO(device->description());
+        const auto rows = [&](const std::vector<float>& all) {
+          const auto begin = all.begin() + static_cast<ptrdiff_t>(all.size() / 3);
+          const auto of_one = static_cast<ptrdiff_t>(all.size() / 3 / end);
+          return std::vector<float>(begin + shared * of_one, begin + end * of_one);
+        };
+        const auto whole = rows(run_attention(*device, c, sequences, num_blocks, {{{1, 0, end}}}));
+        auto moved = sequences;
+        moved[1].blocks[0] = first.blocks[0];
+        moved[2].blocks = second.blocks;
+        const auto continued = [&](const std::vector<std::vector<Piece>>& steps) {
+          return rows(run_attention(*device, c, moved, num_blocks, steps, [&](KvCache& cache) {
+            device->copy_kv(cache, first.blocks[1], moved[1].blocks[1], tokens);
+          }));
+        };
+        expect_equal(whole, continued({{{2, 0, end}}, {{0, 0, end}}, {{1, shared, end}}}));
+        moved[1].blocks[1] = first.blocks[1];  // in place
+        expect_equal(whole, continued({{{0, 0, end}}, {{1, shared, end}}}));
+        CHECK(std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); }));
+      }
+    }
+  }
+}
+
 TEST_CASE("a q8_0 cache keeps numbers to a 254th of the largest of their 32, tiny and huge ones too") {
   // A sequence of one token attends to itself only, so attention gives back its values.
   for (const int head_dim : {32, 80}) {
@@ -1071,6 +1119,10 @@ TEST_CASE("a device refuses what cannot be computed, by name") {
     CHECK(spec.block_bytes() == 2 * 64 * 32 * 2);
     const auto cache = device->make_kv_cache(spec);
     CHECK(cache->bytes >= 2 * spec.block_bytes());
+    CHECK(status_of([&] { device->copy_kv(*cache, 0, 2, 8); }) == Status::Runtime);
+    CHECK(status_of([&] { device->copy_kv(*cache, -1, 0, 8); }) == Status::Runtime);
+    CHECK(status_of([&] { device->copy_kv(*cache, 0, 1, 33); }) == Status::Runtime);
+    CHECK(status_of([&] { device->copy_kv(*cache, 0, 1, -1); }) == Status::Runtime);
 
     Rig rig(*device);
     const Tensor x = rig.tensor(2, 64, std::vector<float>(128, 1.0f)), narrow = x.columns(0, 32);

@@ -246,7 +246,8 @@ TEST_CASE("KV-04 prompts around block borders, three times each, give the uncach
     for (int round = 0; round < 3; ++round) {
       const Result got = drain(*cached->submit(request(prompt(3, length), 12)));
       CHECK(got.ids == want.ids);
-      if (round > 0) CHECK(got.last.cached_tokens == (length - 1) / 16 * 16);
+      const int part = (length - 1) % 16;  // copied from 8 on
+      if (round > 0) CHECK(got.last.cached_tokens == length - 1 - (part < 8 ? part : 0));
     }
   }
 }

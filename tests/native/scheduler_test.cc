@@ -109,6 +109,12 @@ class Simulation {
     REQUIRE((!step.entries.empty() || !stuck.empty() || scheduler.idle()));  // always something to do
     Ids ids;
     for (const auto& entry : step.entries) ids.push_back(entry.request->id);
+    for (const BlockCopy& c : step.block_copies) {
+      const auto at = [&](int32_t block) { return slots_.begin() + block * config_.block_size; };
+      const std::vector<uint64_t> first(at(c.from), at(c.from) + c.tokens);
+      std::fill_n(at(c.to), config_.block_size, 0);
+      std::ranges::copy(first, at(c.to));
+    }
     copy(step.state_copies);
     const auto states = run(step);
     if (between) between();
@@ -517,7 +523,9 @@ TEST_CASE("KV-04 output with the prefix cache equals output without it") {
       const auto id = sim.add(prompt(length), 20);
       sim.run_all();
       CHECK(sim.done.at(id).output == expected);
-      CHECK(sim.done.at(id).num_cached == (round == 0 ? 0 : (length - 1) / 16 * 16));
+      // The block that holds the end of the prompt is copied from 8 tokens on.
+      const int part = (length - 1) % 16, cached = length - 1 - (part < 8 ? part : 0);
+      CHECK(sim.done.at(id).num_cached == (round == 0 ? 0 : cached));
     }
   }
 }
@@ -533,6 +541,44 @@ TEST_CASE("requests that run together share the blocks of a common prefix") {
   CHECK(sim.at(a).blocks[4] != sim.at(b).blocks[4]);
   sim.run_all();
   CHECK(sim.done.at(a).output == sim.done.at(b).output);
+}
+
+TEST_CASE("a request goes on in a copy of the block that another one filled otherwise") {
+  Simulation sim(config(40, 16));
+  const auto with = [](int shared, int length, int32_t flavour) {
+    auto tokens = prompt(shared);
+    const auto rest = prompt(length - shared, flavour);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    return tokens;
+  };
+  const auto cached = [&](const std::vector<int32_t>& tokens) {
+    const auto id = sim.add(tokens, 20);
+    sim.run_all();
+    CHECK(sim.done.at(id).output == solo_run(tokens, 20, 4096, 640));
+    return sim.done.at(id).num_cached;
+  };
+  CHECK(cached(with(48, 48, 0)) == 0);
+  CHECK(cached(with(45, 50, 1)) == 45);
+  CHECK(cached(with(40, 50, 2)) == 40);
+  CHECK(cached(with(39, 50, 3)) == 32);  // 7 tokens are not worth a copy
+  CHECK(cached(with(9, 40, 4)) == 9);
+  CHECK(cached(with(48, 60, 5)) == 48);
+  CHECK(cached(with(12, 12, 0)) == 11);  // the last token is always computed
+}
+
+TEST_CASE("a conversation goes on where it was, inside a block") {
+  Simulation sim(config(12, 16));
+  auto tokens = prompt(25);
+  // Computed are 44 tokens, then 69, then 94, of which 69 are 5 beyond a border: not worth a copy.
+  for (const int cached : {0, 44, 64, 94}) {
+    const auto answer = solo_run(tokens, 20, 4096, 192);
+    const auto id = sim.add(tokens, 20);
+    sim.run_all();
+    CHECK(sim.done.at(id).output == answer);
+    CHECK(sim.done.at(id).num_cached == cached);
+    tokens.insert(tokens.end(), answer.begin(), answer.end());
+    tokens.insert(tokens.end(), {7, 7, 7, 7, 7});
+  }
 }
 
 TEST_CASE("only computed tokens are published") {

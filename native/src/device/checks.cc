@@ -180,6 +180,14 @@ void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Ten
   }
 }
 
+void copy_kv(const KvCache& cache, int from, int to, int tokens) {
+  const KvCacheSpec& spec = cache.spec;
+  if (from < 0 || from >= spec.num_blocks || to < 0 || to >= spec.num_blocks)
+    fail_runtime("copy_kv: the blocks are %d and %d of %d.", from, to, spec.num_blocks);
+  if (tokens < 0 || tokens > spec.block_size)
+    fail_runtime("copy_kv: %d tokens of a block of %d.", tokens, spec.block_size);
+}
+
 void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
                const AttentionSpec& spec, const Tensor& out) {
   layer_of("attention", cache, layer);

@@ -23,6 +23,7 @@ void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const
             const Tensor& out);
 void norm_rope(const StepBatch& batch, const Tensor& x, int heads, const Tensor* norm, const RopeSpec& rope);
 void write_kv(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& k, const Tensor& v);
+void copy_kv(const KvCache& cache, int from, int to, int tokens);
 void attention(const StepBatch& batch, const KvCache& cache, int layer, const Tensor& q,
                const AttentionSpec& spec, const Tensor& out);
 void copy_state(const StateCache& cache, int from, int to);

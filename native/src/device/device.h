@@ -215,6 +215,9 @@ class Device {
   /// device knows better.
   virtual size_t packed_bytes(const WeightView& weight, bool lookup_only) const;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) = 0;
+  /// Copies keys and values of the first `tokens` tokens of block `from`, in all layers, to block `to`, whose
+  /// others hold nothing after it. Not between begin_step and end_step.
+  virtual void copy_kv(KvCache& cache, int from, int to, int tokens) = 0;
   virtual std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) = 0;
   /// Copies all layers of slot `from` to slot `to`. Not between begin_step and end_step.
   virtual void copy_state(StateCache& cache, int from, int to) = 0;

@@ -48,6 +48,9 @@ class Tracing : public TracingDevice {
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec) override {
     return device_->make_kv_cache(spec);
   }
+  void copy_kv(KvCache& cache, int from, int to, int tokens) override {
+    device_->copy_kv(cache, from, to, tokens);
+  }
   std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override {
     return device_->make_state_cache(spec);
   }

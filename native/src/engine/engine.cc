@@ -257,6 +257,8 @@ void Engine::run_step() {
     live.running = true;
     live.started = begin;
   }
+  for (const BlockCopy& copy : step.block_copies)
+    device_->copy_kv(*kv_cache_, copy.from, copy.to, copy.tokens);
   for (const StateCopy& copy : step.state_copies) device_->copy_state(*state_cache_, copy.from, copy.to);
   model_->forward(step.batch, *kv_cache_, state_cache_.get());
   for (const StateCopy& copy : scheduler_->commit(step))

@@ -8,6 +8,11 @@
 #include <xxhash.h>
 
 namespace vllm {
+namespace {
+
+constexpr int kPartCandidates = 16;  // blocks compared token by token to find the start of another
+
+}  // namespace
 
 BlockHash hash_block(const BlockHash& parent, std::span<const int32_t> tokens) {
   XXH3_state_t state;
@@ -101,6 +106,17 @@ std::vector<int32_t> BlockPool::lookup(std::span<const int32_t> tokens,
   return found;
 }
 
+BlockPool::Part BlockPool::lookup_part(const BlockHash& parent, std::span<const int32_t> wanted) const {
+  Part best{kNone, 0};
+  const auto newest = newest_of_parent_.find(parent);
+  int32_t id = newest == newest_of_parent_.end() ? kNone : newest->second;
+  for (int seen = 0; id != kNone && seen < kPartCandidates; id = blocks_[id].older, ++seen) {
+    const auto shared = std::ranges::mismatch(wanted, tokens_of(id)).in1 - wanted.begin();
+    if (shared > best.tokens) best = {id, static_cast<int>(shared)};
+  }
+  return best;
+}
+
 void BlockPool::publish(int32_t id, const BlockHash& hash, const BlockHash& parent,
                         std::span<const int32_t> tokens) {
   if (!caching_) return;
@@ -111,10 +127,8 @@ void BlockPool::publish(int32_t id, const BlockHash& hash, const BlockHash& pare
                  block_size_);
   }
   if (block.cached) forget(id);
-  block.cached = true;
+  remember(id, parent, tokens);
   block.hash = hash;
-  block.parent = parent;
-  std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(id) * block_size_);
   const auto [entry, added] = by_hash_.try_emplace(hash, SameHash{id, id});
   if (!added) {
     block.previous_equal = entry->second.last;
@@ -124,26 +138,59 @@ void BlockPool::publish(int32_t id, const BlockHash& hash, const BlockHash& pare
   ++num_cached_;
 }
 
+void BlockPool::publish_part(int32_t id, const BlockHash& parent, std::span<const int32_t> tokens) {
+  if (!caching_ || lookup_part(parent, tokens).tokens == static_cast<int>(tokens.size())) return;
+  const Block& block = blocks_[id];
+  if (block.references != 1 || block.cached || tokens.size() >= static_cast<size_t>(block_size_))
+    fail_runtime("%zu tokens of KV block %d are published; %d hold it and %d are.", tokens.size(), id,
+                 block.references, block.cached);
+  remember(id, parent, tokens);
+}
+
+void BlockPool::remember(int32_t id, const BlockHash& parent, std::span<const int32_t> tokens) {
+  Block& block = blocks_[id];
+  block.cached = static_cast<int>(tokens.size());
+  block.parent = parent;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<ptrdiff_t>(id) * block_size_);
+  const auto [newest, first] = newest_of_parent_.try_emplace(parent, id);
+  if (first) return;
+  block.older = newest->second;
+  blocks_[block.older].newer = id;
+  newest->second = id;
+}
+
 void BlockPool::forget(int32_t id) {
   Block& block = blocks_[id];
-  const auto entry = by_hash_.find(block.hash);
-  SameHash& same = entry->second;
-  (block.previous_equal == kNone ? same.first : blocks_[block.previous_equal].next_equal) = block.next_equal;
-  (block.next_equal == kNone ? same.last : blocks_[block.next_equal].previous_equal) = block.previous_equal;
-  if (same.first == kNone) by_hash_.erase(entry);
-  block.previous_equal = block.next_equal = kNone;
-  block.cached = false;
-  --num_cached_;
+  if (block.cached == block_size_) {
+    const auto entry = by_hash_.find(block.hash);
+    SameHash& same = entry->second;
+    (block.previous_equal == kNone ? same.first : blocks_[block.previous_equal].next_equal) =
+        block.next_equal;
+    (block.next_equal == kNone ? same.last : blocks_[block.next_equal].previous_equal) = block.previous_equal;
+    if (same.first == kNone) by_hash_.erase(entry);
+    block.previous_equal = block.next_equal = kNone;
+    --num_cached_;
+  }
+  if (block.older != kNone) blocks_[block.older].newer = block.newer;
+  if (block.newer != kNone)
+    blocks_[block.newer].older = block.older;
+  else if (block.older != kNone)
+    newest_of_parent_[block.parent] = block.older;
+  else
+    newest_of_parent_.erase(block.parent);
+  block.newer = block.older = kNone;
+  block.cached = 0;
 }
 
 void BlockPool::check_invariants(int64_t references) const {
   int64_t held = 0;
-  int free_blocks = 0, cached = 0;
+  int free_blocks = 0, cached = 0, whole = 0;
   for (const Block& block : blocks_) {
     if (block.references < 0) fail_runtime("A KV block has %d references.", block.references);
     held += block.references;
     free_blocks += block.references == 0;
-    cached += block.cached;
+    cached += block.cached > 0;
+    whole += block.cached == block_size_;
   }
   if (held != references) {
     fail_runtime("The KV blocks have %lld references; the requests hold %lld.", static_cast<long long>(held),
@@ -166,15 +213,26 @@ void BlockPool::check_invariants(int64_t references) const {
     for (int32_t id = same.first; id != kNone && findable <= total();
          id = blocks_[id].next_equal, ++findable) {
       const Block& block = blocks_[id];
-      if (!block.cached || block.hash != hash || block.previous_equal != previous) {
+      if (block.cached != block_size_ || block.hash != hash || block.previous_equal != previous) {
         fail_runtime("KV block %d is findable under a hash that is not its own.", id);
       }
       previous = id;
     }
     if (previous != same.last) fail_runtime("A list of equal KV blocks does not end where it should.");
   }
-  if (findable != cached || cached != num_cached_) {
-    fail_runtime("%d KV blocks are findable, %d are marked as cached and %d are counted.", findable, cached,
+  int followers = 0;
+  for (const auto& [parent, newest] : newest_of_parent_) {
+    previous = kNone;
+    for (int32_t id = newest; id != kNone && followers <= total(); id = blocks_[id].older, ++followers) {
+      const Block& block = blocks_[id];
+      if (!block.cached || block.parent != parent || block.newer != previous)
+        fail_runtime("KV block %d is listed as following one that it does not follow.", id);
+      previous = id;
+    }
+  }
+  if (followers != cached) fail_runtime("%d KV blocks are cached and %d follow one.", cached, followers);
+  if (findable != whole || whole != num_cached_) {
+    fail_runtime("%d KV blocks are findable, %d are marked as cached and %d are counted.", findable, whole,
                  num_cached_);
   }
 }

@@ -36,12 +36,21 @@ class BlockPool {
   /// (tokens.size() - 1) / block_size blocks and takes no reference. `hashes` is extended as far as the
   /// look-up goes. A hit is verified token by token.
   std::vector<int32_t> lookup(std::span<const int32_t> tokens, std::vector<BlockHash>& hashes) const;
+  struct Part {
+    int32_t block;
+    int tokens;
+  };
+  /// Of the newest cached blocks that follow `parent`, full or not, the one that shares most first tokens
+  /// with `tokens`; 0 tokens where none shares any. Takes no reference.
+  Part lookup_part(const BlockHash& parent, std::span<const int32_t> tokens) const;
   void acquire(std::span<const int32_t> blocks);  // takes a reference of each
   /// How many of `blocks` nobody holds: acquiring them lowers available() by as much.
   int count_free(std::span<const int32_t> blocks) const;
   /// Makes a full block findable. Equal blocks are all kept; the one published first is found first.
   void publish(int32_t block, const BlockHash& hash, const BlockHash& parent,
                std::span<const int32_t> tokens);
+  /// Makes the first tokens of a block findable for lookup_part(), unless a block is that has them.
+  void publish_part(int32_t block, const BlockHash& parent, std::span<const int32_t> tokens);
   int num_cached() const { return num_cached_; }  // blocks findable by hash
 
   /// For tests, in time linear in the pool: throws Error(Runtime) naming what is inconsistent, and when the
@@ -54,10 +63,11 @@ class BlockPool {
   struct Block {
     int32_t references = 0;
     int32_t previous = kNone, next = kNone;  // neighbours in the free list
-    bool cached = false;
+    int cached = 0;                          // its first tokens, which can be found
     int32_t previous_equal = kNone,
-            next_equal = kNone;  // neighbours among the cached blocks of the same hash
-    BlockHash hash{}, parent{};  // valid when cached
+            next_equal = kNone;            // neighbours among the cached blocks of the same hash
+    int32_t newer = kNone, older = kNone;  // neighbours among the cached blocks of the same parent
+    BlockHash hash{}, parent{};            // valid when cached; the hash, when all tokens are
   };
   struct SameHash {
     int32_t first, last;
@@ -68,10 +78,11 @@ class BlockPool {
 
   void insert_free(int32_t id, int32_t next);
   void unlink_free(int32_t id);
+  void remember(int32_t id, const BlockHash& parent, std::span<const int32_t> tokens);
   void forget(int32_t id);  // removes the block from the prefix cache
   int32_t find(const BlockHash& hash, const BlockHash& parent, std::span<const int32_t> tokens) const;
   std::span<const int32_t> tokens_of(int32_t id) const {
-    return std::span(tokens_).subspan(static_cast<size_t>(id) * block_size_, block_size_);
+    return std::span(tokens_).subspan(static_cast<size_t>(id) * block_size_, blocks_[id].cached);
   }
 
   int block_size_;
@@ -82,6 +93,7 @@ class BlockPool {
   int num_cached_ = 0;
   std::vector<int32_t> tokens_;  // [num_blocks, block_size], of the cached blocks; empty without caching
   std::unordered_map<BlockHash, SameHash, HashOfHash> by_hash_;
+  std::unordered_map<BlockHash, int32_t, HashOfHash> newest_of_parent_;
 };
 
 }  // namespace vllm

@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kLpmMaxWaiting = 128;   // longer queues are served in order of arrival
 constexpr size_t kLpmSharedTokens = 32;  // an opening this long is worth waiting for
 
+constexpr int kFewestCopied = 8;  // tokens of a block; fewer are computed almost as fast as copied
+
 bool runs_before(const std::unique_ptr<Request>& a, const std::unique_ptr<Request>& b) {
   return std::tie(a->priority, a->id) < std::tie(b->priority, b->id);
 }
@@ -105,6 +107,7 @@ Step Scheduler::schedule() {
   const bool preempted = schedule_running(step, budget);
   if (!preempted) schedule_waiting(step, budget);
   fill_batch(step);
+  step.block_copies = std::exchange(block_copies_, {});
   step.state_copies = std::exchange(copies_, {});
   return step;
 }
@@ -259,6 +262,7 @@ bool Scheduler::admit(Request* request) {
   request->blocks = hits;
   request->num_hashed_blocks = num_hits;
   request->num_computed = num_hits * pool_.block_size();
+  if (!config_.recurrent) continue_in_block(*request);
   if (request->preemptions == 0) request->num_cached = request->num_computed;
   if (config_.recurrent) {  // there are as many slots as seats
     request->state_slot = free_slots_.back();
@@ -272,6 +276,20 @@ bool Scheduler::admit(Request* request) {
   }
   running_.push_back(take(waiting_, request));
   return true;
+}
+
+BlockHash Scheduler::hash_before(const Request& request) const {
+  const int full = request.num_computed / pool_.block_size();
+  return full == 0 ? BlockHash{} : request.block_hashes[static_cast<size_t>(full) - 1];
+}
+
+void Scheduler::continue_in_block(Request& request) {
+  const auto rest = std::span<const int32_t>(request.tokens).subspan(request.num_computed);
+  const auto [block, tokens] = pool_.lookup_part(hash_before(request), rest.first(rest.size() - 1));
+  if (tokens < kFewestCopied) return;
+  request.blocks.push_back(pool_.allocate());
+  request.num_computed += tokens;
+  block_copies_.push_back({block, request.blocks.back(), tokens});
 }
 
 void Scheduler::fill_batch(Step& step) const {
@@ -328,6 +346,10 @@ std::unique_ptr<Request> Scheduler::remove(const Request* request) {
 }
 
 void Scheduler::release(Request& request) {
+  const int part = request.num_computed % pool_.block_size(), full = request.num_computed - part;
+  if (pool_.caching() && !config_.recurrent && part >= kFewestCopied)
+    pool_.publish_part(request.blocks[static_cast<size_t>(full / pool_.block_size())], hash_before(request),
+                       std::span<const int32_t>(request.tokens).subspan(full, part));
   pool_.free(request.blocks);
   request.blocks.clear();
   if (request.state_slot >= 0) free_slots_.push_back(std::exchange(request.state_slot, -1));

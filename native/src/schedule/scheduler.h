@@ -43,9 +43,16 @@ struct StateCopy {
   int32_t from, to;
 };
 
+/// The first `tokens` tokens of a KV block.
+struct BlockCopy {
+  int32_t from, to;
+  int tokens;
+};
+
 /// The plan of one step. `batch` holds the rows; `batch.logit_rows` are those of the entries with
-/// needs_logits, in order. `state_copies` come before the rows are computed.
+/// needs_logits, in order. The copies come before the rows are computed, in this order.
 struct Step {
+  std::vector<BlockCopy> block_copies;
   std::vector<StateCopy> state_copies;
   std::vector<ScheduledRequest> entries;
   StepBatch batch;
@@ -102,6 +109,9 @@ class Scheduler {
   int cut(const Request& request, int num_tokens) const;
   /// Blocks that a request can start with: with recurrent state, as far as the last checkpoint.
   std::vector<int32_t> cached_prefix(Request& request) const;
+  BlockHash hash_before(const Request& request) const;  // of the last full block that is computed
+  /// Takes over what a cached block has of the tokens that follow `request`'s cached blocks.
+  void continue_in_block(Request& request);
   void keep_state(Request& request, std::vector<StateCopy>& copies);
   Request* pick_victim() const;
   void preempt(Request* request);
@@ -119,8 +129,9 @@ class Scheduler {
   std::deque<std::unique_ptr<Request>> waiting_;   // in order of arrival; priority: by (priority, id)
   std::vector<Request*> stuck_;
   StateCheckpoints checkpoints_;
-  std::vector<StateCopy> copies_;    // of the step being planned
-  std::vector<int32_t> free_slots_;  // of recurrent state; the last is handed out next
+  std::vector<BlockCopy> block_copies_;  // of the step being planned
+  std::vector<StateCopy> copies_;        // likewise
+  std::vector<int32_t> free_slots_;      // of recurrent state; the last is handed out next
   uint64_t preemptions_ = 0;
 };
 

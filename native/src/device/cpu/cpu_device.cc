@@ -110,6 +110,10 @@ class CpuDevice final : public Device {
     checks::kv_cache(spec);
     return std::make_unique<CpuKvCache>(spec);
   }
+  void copy_kv(KvCache& cache, int from, int to, int tokens) override {
+    checks::copy_kv(cache, from, to, tokens);
+    static_cast<CpuKvCache&>(cache).copy(from, to, tokens);
+  }
   std::unique_ptr<StateCache> make_state_cache(const StateCacheSpec& spec) override {
     checks::state_cache(spec);
     return std::make_unique<CpuStateCache>(spec);

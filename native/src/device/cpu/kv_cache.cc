@@ -32,6 +32,19 @@ void store_rows(const AttentionKernels& kernels, const CpuKvCache::Layer& layer,
   }
 }
 
+/// Zeroes the values of the tokens from `first` on, of one head in one block: attention multiplies them by a
+/// weight of zero, which silences no infinity.
+void clear_values(const KvLayout& layout, std::byte* values, int64_t first) {
+  const int64_t size = layout.element == KvElement::F32 ? 4 : 2;
+  if (layout.element == KvElement::Q8) {
+    for (int64_t d = 0; d < layout.dim; d += kQ8Dims)
+      std::memset(values + layout.q8_chunk(d) + first * size, 0, (layout.block_size - first) * size);
+    return;
+  }
+  for (int64_t token = first; token < layout.block_size; ++token)
+    for (int64_t d = 0; d < layout.dim; ++d) std::memset(values + layout.value(token, d) * size, 0, size);
+}
+
 }  // namespace
 
 KvElement element_of(KvFormat format) {
@@ -49,6 +62,15 @@ CpuKvCache::CpuKvCache(const KvCacheSpec& wanted) {
     const size_t size = static_cast<size_t>(spec.num_blocks) * 2 * l.kv_heads * layout.bytes();
     layers_.push_back({std::make_unique<HostBuffer>(size), layout, l.kv_heads, l.head_dim});
     bytes += size;
+  }
+}
+
+void CpuKvCache::copy(int64_t from, int64_t to, int tokens) {
+  for (const Layer& layer : layers_) {
+    const auto size = static_cast<size_t>(layer.block_stride());
+    std::memmove(layer.keys(to, 0), layer.keys(from, 0), size);
+    std::memmove(layer.values(to, 0), layer.values(from, 0), size);
+    for (int h = 0; h < layer.kv_heads; ++h) clear_values(layer.layout, layer.values(to, h), tokens);
   }
 }
 

@@ -30,6 +30,8 @@ class CpuKvCache final : public KvCache {
 
   explicit CpuKvCache(const KvCacheSpec& spec);
   const Layer& layer(int index) const { return layers_[index]; }
+  /// See Device::copy_kv(). Block ids have been checked.
+  void copy(int64_t from, int64_t to, int tokens);
   /// Stores the rows of the batch; k and v rows are ldk and ldv elements apart. Block ids have been checked.
   void write(ThreadPool& pool, const AttentionKernels& kernels, const StepBatch& batch, int layer,
              const float* k, int64_t ldk, const float* v, int64_t ldv);

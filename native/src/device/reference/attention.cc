@@ -1,6 +1,7 @@
 // The paged KV cache and attention of the reference device.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -71,6 +72,17 @@ class ReferenceKvCache final : public KvCache {
 std::unique_ptr<KvCache> ReferenceDevice::make_kv_cache(const KvCacheSpec& spec) {
   checks::kv_cache(spec);
   return std::make_unique<ReferenceKvCache>(spec);
+}
+
+void ReferenceDevice::copy_kv(KvCache& cache, int from, int to, int tokens) {
+  checks::copy_kv(cache, from, to, tokens);
+  auto& kv = static_cast<ReferenceKvCache&>(cache);
+  for (int layer = 0; layer < static_cast<int>(kv.spec.layers.size()); ++layer) {
+    const auto [heads, head_dim] = kv.spec.layers[layer];
+    const size_t bytes = sizeof(float) * tokens * heads * head_dim;
+    std::memmove(kv.key(layer, to, 0, 0), kv.key(layer, from, 0, 0), bytes);
+    std::memmove(kv.value(layer, to, 0, 0), kv.value(layer, from, 0, 0), bytes);
+  }
 }
 
 void ReferenceDevice::write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) {

@@ -22,12 +22,11 @@ class VulkanKvCache final : public KvCache {
  public:
   VulkanKvCache(VulkanDevice& device, const KvCacheSpec& wanted) {
     spec = wanted;
-    for (const KvLayerSpec& layer : spec.layers) {
-      if (layer.head_dim > kMaxHeadDim)
+    for (size_t layer = 0; layer < spec.layers.size(); ++layer) {
+      if (spec.layers[layer].head_dim > kMaxHeadDim)
         fail_load("A KV cache layer has heads of %d values; the Vulkan device takes up to %d.",
-                  layer.head_dim, kMaxHeadDim);
-      const int64_t count =
-          int64_t{spec.num_blocks} * spec.block_size * layer.kv_heads * words(layer, spec.format);
+                  spec.layers[layer].head_dim, kMaxHeadDim);
+      const int64_t count = spec.num_blocks * block_words(layer);
       if (count > INT32_MAX)
         fail_load(
             "A KV pool of %d blocks needs %.0f MB for the keys of a layer; the Vulkan device takes 8590 MB.",
@@ -38,6 +37,12 @@ class VulkanKvCache final : public KvCache {
       }
     }
   }
+  /// Of the keys of a block; the values take as many.
+  int64_t block_words(size_t layer) const {
+    const KvLayerSpec& l = spec.layers[layer];
+    return int64_t{spec.block_size} * l.kv_heads * words(l, spec.format);
+  }
+
   std::vector<std::unique_ptr<VulkanBuffer>> keys, values;
 };
 
@@ -54,6 +59,21 @@ std::unique_ptr<KvCache> VulkanDevice::make_kv_cache(const KvCacheSpec& spec) {
   if (spec.format == KvFormat::Q8_0)
     fail_load("Vulkan devices have no KV cache of q8_0; set kv_cache_dtype to bf16 or f32.");
   return std::make_unique<VulkanKvCache>(*this, spec);
+}
+
+// The whole block: what no token is at yet is never read.
+void VulkanDevice::copy_kv(KvCache& cache, int from, int to, int tokens) {
+  checks::copy_kv(cache, from, to, tokens);
+  if (from == to) return;
+  auto& own = static_cast<VulkanKvCache&>(cache);
+  for (size_t layer = 0; layer < own.keys.size(); ++layer) {
+    const size_t size = static_cast<size_t>(own.block_words(layer)) * 4;
+    for (const auto* list : {&own.keys, &own.values}) {
+      const Range& all = (*list)[layer]->range;
+      recorder_.copy(all.part(static_cast<size_t>(from) * size, size),
+                     all.part(static_cast<size_t>(to) * size, size));
+    }
+  }
 }
 
 void VulkanDevice::write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) {

@@ -50,6 +50,7 @@ class VulkanDevice final : public Device {
   void matmul(std::span<const DeviceWeight* const> weights, const Tensor& x, const Tensor* bias,
               bool accumulate, const Tensor& out) override;
   void norm_rope(const Tensor& x, int heads, const Tensor* norm, float eps, const RopeSpec& rope) override;
+  void copy_kv(KvCache& cache, int from, int to, int tokens) override;
   void write_kv(KvCache& cache, int layer, const Tensor& k, const Tensor& v) override;
   void attention(const KvCache& cache, int layer, const Tensor& q, const AttentionSpec& spec,
                  const Tensor& out) override;
