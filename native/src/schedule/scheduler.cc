@@ -108,7 +108,7 @@ Step Scheduler::schedule() {
   if (!preempted) schedule_waiting(step, budget);
   fill_batch(step);
   step.block_copies = std::exchange(block_copies_, {});
-  step.state_copies = std::exchange(copies_, {});
+  step.state_copies = std::exchange(state_copies_, {});
   return step;
 }
 
@@ -268,7 +268,7 @@ bool Scheduler::admit(Request* request) {
     request->state_slot = free_slots_.back();
     free_slots_.pop_back();
     if (num_hits > 0)
-      copies_.push_back(
+      state_copies_.push_back(
           {checkpoints_.use(request->block_hashes[static_cast<size_t>(num_hits) - 1]), request->state_slot});
     // Where blocks go on but no state does, one will be kept for the next request with this opening.
     request->checkpoint_at =

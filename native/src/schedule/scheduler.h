@@ -130,7 +130,7 @@ class Scheduler {
   std::vector<Request*> stuck_;
   StateCheckpoints checkpoints_;
   std::vector<BlockCopy> block_copies_;  // of the step being planned
-  std::vector<StateCopy> copies_;        // likewise
+  std::vector<StateCopy> state_copies_;  // likewise
   std::vector<int32_t> free_slots_;      // of recurrent state; the last is handed out next
   uint64_t preemptions_ = 0;
 };
