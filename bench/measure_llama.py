@@ -51,7 +51,7 @@ class Llama:
         """A program that loads the model, computes one token and ends."""
         return [self._folder / "llama-bench", "-m", model, "-t", threads, "-p", 1, "-n", 0, "-r", 1, "--no-warmup"]
 
-    def serving(self, model: Path, threads: int, seed: int) -> dict:
+    def served(self, group: str, model: Path, threads: int, seed: int) -> dict:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -69,8 +69,7 @@ class Llama:
                     fields = {"prompt": prompt, "n_predict": tokens, "temperature": 0, "ignore_eos": True}
                     return stream(port, "/completion", fields, _count)
 
-                send("a", 8)
-                return {"cached prefix": workload.cached_prefix(send, seed), "mixed": workload.serve(send, seed)}
+                return workload.served(group, send, seed)
             finally:
                 server.terminate()
                 server.wait()

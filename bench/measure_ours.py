@@ -83,7 +83,7 @@ class Engine:
         return count * workload.STREAM_TOKENS / (end - begin)
 
 
-def serving(model: str, threads: int, seed: int) -> dict:
+def served(group: str, model: str, threads: int, seed: int) -> dict:
     """Through the backend, called as the host calls it."""
     with Backend() as backend:
         args = {"max_num_seqs": workload.CLIENTS, "num_blocks": 1024}
@@ -98,8 +98,7 @@ def serving(model: str, threads: int, seed: int) -> dict:
                 raise SystemExit(f"a request ended after {last.tokens} of {tokens} tokens")
             return last.tokens + last.prompt_tokens, first
 
-        send("a", 8)
-        return {"cached prefix": workload.cached_prefix(send, seed), "mixed": workload.serve(send, seed)}
+        return workload.served(group, send, seed)
 
 
 def main() -> None:
@@ -124,7 +123,7 @@ def main() -> None:
         engine = Engine(arguments.model, arguments.threads, 8096)
         figures = {"decode 8000": engine.decode(workload.LONG, workload.LONG_TOKENS, seed + 7)}
     else:
-        figures = serving(arguments.model, arguments.threads, arguments.seed)
+        figures = served(arguments.group, arguments.model, arguments.threads, arguments.seed)
     print(json.dumps(figures), flush=True)
     os._exit(0)  # the engine's own clean-up is not part of it
 

@@ -80,11 +80,7 @@ def main() -> None:
     if arguments.group == "speed":
         figures = wait(speed(100 * arguments.seed))
     else:
-        send("a", 8)
-        figures = {
-            "cached prefix": workload.cached_prefix(send, arguments.seed),
-            "mixed": workload.serve(send, arguments.seed),
-        }
+        figures = workload.served(arguments.group, send, arguments.seed)
     os.write(out, (json.dumps(figures) + "\n").encode())
     engine.shutdown()  # ends its other processes, which would go on computing beside what is measured next
     os._exit(0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures this engine beside llama.cpp (and, with PEER=vllm or --peer vllm, vLLM) on the same models, alternating.
 
-    python bench/run.py [--models KEY,...] [--groups speed,long,serving,start] [--runs 5] [--isa avx2] [--fresh]
+    python bench/run.py [--models KEY,...] [--groups speed,long,serving,prefix,start] [--runs 5] [--isa avx2] [--fresh]
 
 Every measurement is kept in bench/results/samples.json as it is made, so an interrupted run goes on where it stopped;
 --fresh forgets them. At the end the medians, ratios and shares of the machine's limit are printed as a Markdown table,
@@ -119,6 +119,8 @@ class Engines:
             assert self.llama is not None
             if group == "start":
                 return start(self.llama.start_command(path, self.threads))
+            if group in ("serving", "prefix"):
+                return self.llama.served(group, path, self.threads, run)
             return getattr(self.llama, group)(path, self.threads, run)
         if group == "start":
             return start([PROGRAMS / "first_token", path])
