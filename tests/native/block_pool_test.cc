@@ -155,12 +155,7 @@ TEST_CASE("look-up of a part finds the block that begins most alike, the newest 
   pool.check_invariants(3);
   for (int i = 0; i < 16; ++i) fill(pool, with(1, -10 - i));
   CHECK(part({}, iota(20)).second == 1);  // older ones are not looked at
-  const std::vector<int32_t> all = [&] {
-    std::vector<int32_t> ids(19);
-    std::iota(ids.begin(), ids.end(), 0);
-    return ids;
-  }();
-  pool.free(all);
+  pool.free(iota(19));
   pool.check_invariants(0);
   allocate(pool, 30);  // 21 never used, 9 of those freed, the last first
   pool.check_invariants(30);
